@@ -1,0 +1,24 @@
+"""Policy optimisation inside optimal-transport trust regions.
+
+The public names load when first used, so that ``import ottrpo`` stays quick.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+# public name -> module that defines it
+_HOME: dict[str, str] = {}
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'ottrpo' has no attribute {name!r}; known: {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
