@@ -1,0 +1,1 @@
+"""Environments: which ones the paper used, what they are called today, and their step caps."""

@@ -1,0 +1,142 @@
+"""From the paper's environment ids to the installed ones, said aloud and never silently.
+
+Of the six ids in the paper only MountainCarContinuous-v0 still exists in Gymnasium. This module
+holds what is keyed by an environment's name, so that no algorithm needs to know one.
+"""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What the project knows about one installed environment.
+
+    Attributes:
+        env_id: the id that Gymnasium registers today.
+        paper_id: the id of the paper's experiments; None if the paper did not use it.
+        retired_ids: ids that no longer exist and stand for this environment.
+        max_episode_steps: our cap where Gymnasium registers none; None keeps Gymnasium's.
+        difference: what differs from the retired ids, in words.
+    """
+
+    env_id: str
+    paper_id: str | None = None
+    retired_ids: tuple[str, ...] = ()
+    max_episode_steps: int | None = None
+    difference: str = ""
+
+
+# A policy that walks into a wall never leaves CliffWalking, which has no time limit of its own.
+# The paper's worst score, -5001, is what such a policy earns under a cap of 5001 steps.
+CLIFF_WALKING_CAP = 5001
+_MUJOCO = "MuJoCo's own bindings instead of mujoco-py"
+
+CATALOGUE: tuple[Entry, ...] = (
+    Entry(
+        env_id="CliffWalking-v1",
+        paper_id="CliffWalking-v0",
+        retired_ids=("CliffWalking-v0",),
+        max_episode_steps=CLIFF_WALKING_CAP,
+        difference="same transition table; our cap of 5001 steps an episode",
+    ),
+    Entry(
+        env_id="CliffWalkingSlippery-v1",
+        max_episode_steps=CLIFF_WALKING_CAP,
+        difference="our cap of 5001 steps an episode",
+    ),
+    Entry(
+        env_id="Taxi-v4",
+        paper_id="Taxi-v3",
+        retired_ids=("Taxi-v3", "Taxi-v2"),
+        difference="same transition table",
+    ),
+    Entry(env_id="FrozenLake-v1"),
+    Entry(env_id="FrozenLake8x8-v1"),
+    Entry(env_id="MountainCarContinuous-v0", paper_id="MountainCarContinuous-v0"),
+    Entry(
+        env_id="Hopper-v5",
+        paper_id="Hopper-v3",
+        retired_ids=("Hopper-v3", "Hopper-v2"),
+        difference=f"{_MUJOCO}; the healthy bonus is not paid on the terminating step",
+    ),
+    Entry(
+        env_id="Swimmer-v5",
+        paper_id="Swimmer-v3",
+        retired_ids=("Swimmer-v3", "Swimmer-v2"),
+        difference=_MUJOCO,
+    ),
+    Entry(
+        env_id="HalfCheetah-v5",
+        paper_id="HalfCheetah-v3",
+        retired_ids=("HalfCheetah-v3", "HalfCheetah-v2"),
+        difference=_MUJOCO,
+    ),
+)
+_BY_ID = {name: entry for entry in CATALOGUE for name in (entry.env_id, *entry.retired_ids)}
+
+
+def installed_id(env_id: str) -> str:
+    """The id to make: a retired id is translated, any other is returned as it is.
+
+    >>> installed_id("Taxi-v3"), installed_id("CartPole-v1")
+    ('Taxi-v4', 'CartPole-v1')
+    """
+    entry = _BY_ID.get(env_id)
+    return env_id if entry is None else entry.env_id
+
+
+def paper_id(env_id: str) -> str | None:
+    """The id under which the paper reports this environment, if it does.
+
+    >>> paper_id("Hopper-v5"), paper_id("CartPole-v1")
+    ('Hopper-v3', None)
+    """
+    entry = _BY_ID.get(env_id)
+    return None if entry is None else entry.paper_id
+
+
+def max_episode_steps(env_id: str) -> int | None:
+    """Our cap on an episode's steps where Gymnasium registers none, else None.
+
+    >>> max_episode_steps("CliffWalking-v1"), max_episode_steps("Taxi-v4")
+    (5001, None)
+    """
+    entry = _BY_ID.get(env_id)
+    return None if entry is None else entry.max_episode_steps
+
+
+def translation(env_id: str) -> str | None:
+    """The line to print when ``env_id`` is retired; None when it is not.
+
+    >>> translation("Taxi-v3")
+    'Taxi-v3 is retired; using Taxi-v4 (same transition table)'
+    """
+    entry = _BY_ID.get(env_id)
+    if entry is None or env_id == entry.env_id:
+        return None
+    return f"{env_id} is retired; using {entry.env_id} ({entry.difference})"
+
+
+def make(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+    """The installed environment for ``env_id``, with our step cap where it has none.
+
+    Raises:
+        ValueError: if Gymnasium does not know the environment or can't build it.
+    """
+    name, cap = installed_id(env_id), max_episode_steps(env_id)
+    if cap is not None:
+        kwargs.setdefault("max_episode_steps", cap)
+    try:
+        with warnings.catch_warnings():
+            # an old version that was asked for by name is recorded in the manifest, not scolded
+            warnings.filterwarnings("ignore", message=".*is out of date.*")
+            return gymnasium.make(name, **kwargs)
+    except (gymnasium.error.Error, ImportError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"the environment {env_id!r} can't be made: {reason} (`ottrpo list` names some)"
+        ) from error
