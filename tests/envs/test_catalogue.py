@@ -3,7 +3,7 @@
 import gymnasium
 import pytest
 
-from ottrpo.envs.catalogue import CATALOGUE, installed_id, make, max_episode_steps, translation
+from ottrpo.envs.catalogue import CATALOGUE, make, resolve, step_cap, translation
 
 PAPER_IDS = {
     "CliffWalking-v0": "CliffWalking-v1",
@@ -23,10 +23,10 @@ def test_every_environment_of_the_paper_has_an_installed_name():
 
 @pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.env_id)
 def test_an_installed_name_is_not_translated_and_a_retired_one_is_said(entry):
-    assert installed_id(entry.env_id) == entry.env_id
+    assert resolve(entry.env_id) == entry.env_id
     assert translation(entry.env_id) is None
     for retired in entry.retired_ids:
-        assert retired not in (entry.env_id, installed_id(retired))
+        assert retired not in (entry.env_id, resolve(retired))
         assert entry.env_id in translation(retired)
 
 
@@ -44,7 +44,9 @@ def test_cliff_walking_ends_after_5001_steps(env_id):
 def test_every_environment_has_a_time_limit():
     for entry in CATALOGUE:
         registered = gymnasium.spec(entry.env_id).max_episode_steps
-        assert (registered is None) != (max_episode_steps(entry.env_id) is None)
+        assert (registered is None) == (entry.max_episode_steps is not None)
+        expected = registered or step_cap(entry.env_id)
+        assert make(entry.env_id).spec.max_episode_steps == expected
 
 
 @pytest.mark.parametrize("env_id", ["CliffWaling-v1", "Hopper-v1", "no such thing", ""])

@@ -33,6 +33,7 @@ class Entry:
 # A policy that walks into a wall never leaves CliffWalking, which has no time limit of its own.
 # The paper's worst score, -5001, is what such a policy earns under a cap of 5001 steps.
 CLIFF_WALKING_CAP = 5001
+DEFAULT_CAP = CLIFF_WALKING_CAP
 _MUJOCO = "MuJoCo's own bindings instead of mujoco-py"
 
 CATALOGUE: tuple[Entry, ...] = (
@@ -79,10 +80,10 @@ CATALOGUE: tuple[Entry, ...] = (
 _BY_ID = {name: entry for entry in CATALOGUE for name in (entry.env_id, *entry.retired_ids)}
 
 
-def installed_id(env_id: str) -> str:
+def resolve(env_id: str) -> str:
     """The id to make: a retired id is translated, any other is returned as it is.
 
-    >>> installed_id("Taxi-v3"), installed_id("CartPole-v1")
+    >>> resolve("Taxi-v3"), resolve("CartPole-v1")
     ('Taxi-v4', 'CartPole-v1')
     """
     entry = _BY_ID.get(env_id)
@@ -99,14 +100,14 @@ def paper_id(env_id: str) -> str | None:
     return None if entry is None else entry.paper_id
 
 
-def max_episode_steps(env_id: str) -> int | None:
-    """Our cap on an episode's steps where Gymnasium registers none, else None.
+def step_cap(env_id: str) -> int:
+    """The cap on an episode's steps for an environment without a time limit of its own.
 
-    >>> max_episode_steps("CliffWalking-v1"), max_episode_steps("Taxi-v4")
-    (5001, None)
+    >>> step_cap("CliffWalking-v1")
+    5001
     """
     entry = _BY_ID.get(env_id)
-    return None if entry is None else entry.max_episode_steps
+    return DEFAULT_CAP if entry is None else entry.max_episode_steps or DEFAULT_CAP
 
 
 def translation(env_id: str) -> str | None:
@@ -127,14 +128,14 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     Raises:
         ValueError: if Gymnasium does not know the environment or can't build it.
     """
-    name, cap = installed_id(env_id), max_episode_steps(env_id)
-    if cap is not None:
-        kwargs.setdefault("max_episode_steps", cap)
+    entry = _BY_ID.get(env_id)
+    if entry is not None and entry.max_episode_steps is not None:
+        kwargs.setdefault("max_episode_steps", entry.max_episode_steps)
     try:
         with warnings.catch_warnings():
             # an old version that was asked for by name is recorded in the manifest, not scolded
             warnings.filterwarnings("ignore", message=".*is out of date.*")
-            return gymnasium.make(name, **kwargs)
+            return gymnasium.make(resolve(env_id), **kwargs)
     except (gymnasium.error.Error, ImportError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(

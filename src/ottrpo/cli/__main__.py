@@ -1,0 +1,7 @@
+"""``python -m ottrpo.cli``."""
+
+import sys
+
+from ottrpo.cli import main
+
+sys.exit(main())

@@ -1,0 +1,75 @@
+"""``ottrpo solve``: the dual on its own, from a JSON file."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from .options import mistakes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solve:
+    """Solve a trust-region problem given as JSON; `-` reads standard input.
+
+    Prints the multiplier, the split, the transport spent, the optimal value, and the gap between
+    the dual and the primal value, which is 0 up to rounding.
+
+    A file holds one JSON object in one of three forms:
+
+    rows: weight_r [R], gain_rk [R][K], cost_rk [R][K], radius; optional allowed_rk [R][K] and
+    stay_r [R]. Every row needs a candidate of cost 0.
+
+    finite: policy [S][A], occupancy [S], one of gain, q, advantage [S][A], cost, radius; optional
+    allowed [S][A]. The cost is a matrix [A][A] or [S][A][A], a name ("binary",
+    "squared-euclidean"), or an object such as {"kind": "p-norm", "p": 1}.
+
+    linear: gradient_rd [R][d], radius; optional weight_r [R] (1/R each) and metric [d] or [d][d].
+    """
+
+    problem: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PROBLEM")]
+    """the JSON file, or - for standard input"""
+    json: bool = False
+    """print one JSON object, with the transport maps and the new policy"""
+
+    def run(self) -> int:
+        """Read, solve, print."""
+        where = "standard input" if self.problem == "-" else self.problem
+        with mistakes(where):
+            text = sys.stdin.read() if self.problem == "-" else Path(self.problem).read_text()
+            data = _loads(text)
+        from ottrpo.cli.problem_files import read_problem, solve_report
+
+        with mistakes(where):  # the solver too: it refuses numbers that float64 can't carry
+            report = solve_report(read_problem(data))
+        print(json.dumps(report) if self.json else _as_text(report))
+        return 0
+
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        ) from error
+    except RecursionError as error:
+        raise ValueError("not a problem: the JSON is nested too deeply") from error
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"all numbers must be finite, got {name}")
+
+
+def _as_text(report: dict[str, Any]) -> str:
+    notes = {
+        "multiplier": "λ*" if report["binding"] else "λ*: the radius does not limit the gain",
+        "split": "t*, the share of mass that follows the nearest map",
+        "spent": f"of the radius {report['radius']:.12g}",
+        "value": "the optimal gain",
+        "gap": "dual value minus primal value",
+    }
+    return "\n".join(f"{name:<10} {report[name]:<22.15g} {note}" for name, note in notes.items())

@@ -1,0 +1,22 @@
+"""One thread per process, unless the user says otherwise.
+
+The arrays of this library are small: a second thread costs more than it brings, and many runs
+share a machine better as one process each. The variables are read when NumPy, JAX, torch or numba
+are first loaded, so this must come before them.
+"""
+
+import os
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "NPROC",  # the size of XLA's thread pool on the CPU
+)
+
+
+def default_to_one_thread() -> None:
+    """Ask every numerical library for one thread; what the user has set already stays."""
+    for name in THREAD_VARIABLES:
+        os.environ.setdefault(name, "1")
