@@ -1,0 +1,360 @@
+r"""The dual of the trust-region problem, solved exactly.
+
+    G(λ) = λ ε + Σ_r w_r Φ_r(λ),   Φ_r(λ) = max_k (A_rk − λ c_rk)          (thm:dual)
+
+G is convex and piecewise linear. Each Φ_r is the upper envelope of K lines; walked from λ = ∞
+downwards it starts at the staying candidate and, at each *breakpoint*, passes to a dearer and
+better one. The slope of G to the left of λ is ε minus the cost of all passages at or above λ, so
+the minimiser is the breakpoint at which that cost first exceeds ε: it is found by sorting, with
+no tolerance anywhere. The candidates held just above it are the nearest map, those held just
+below it the farthest map, and the split t* between them spends the budget exactly.
+"""
+
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from .checks import Bools, Floats, Integers, require
+from .problems import DualProblem, LinearProblem
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class DualSolution:
+    """The minimiser of the dual and the transport maps that attain the primal.
+
+    Attributes:
+        multiplier: λ*, the smallest minimiser of G.
+        value: G(λ*), the optimal value of both problems.
+        spent: the transport cost of the optimal plan; equal to the radius if ``multiplier > 0``.
+        binding: whether the budget limits the gain, i.e. ``multiplier > 0``.
+        split: t*, the share of mass that follows the nearest map; the rest follows the farthest.
+            It is 1 when ``multiplier`` is 0: the nearest maximisers are taken.
+        nearest_r: for each row the cheapest maximiser of A − λ*c (a candidate's index; for a
+            `LinearProblem` the displacement [R, d]).
+        farthest_r: the dearest one.
+    """
+
+    multiplier: float
+    value: float
+    spent: float
+    binding: bool
+    split: float
+    nearest_r: Any
+    farthest_r: Any
+
+
+class _Passages(NamedTuple):
+    """One passage per row at most: at ``breakpoint_e`` row ``row_e`` moves on to ``target_e``."""
+
+    row_e: Integers
+    target_e: Integers
+    breakpoint_e: Floats
+
+
+class _Exhaustion(NamedTuple):
+    """Where the budget runs out when passages are paid for from the highest breakpoint down."""
+
+    multiplier: float  # the largest breakpoint at which it is exceeded; 0 if it never is
+    spent: float  # the cost of the passages above it
+    spent_farthest: float  # the cost of the passages at or above it
+
+
+# Up to this many passages a plain sort is faster than narrowing the search first.
+SORT_AT_MOST = 4096
+# Passages sampled to guess where the budget runs out; the guess is always verified.
+PILOT = 2048
+
+
+def regularised_advantage(problem: DualProblem, multiplier: float) -> Floats:
+    r"""Φ_r(λ) = max_k (A_rk − λ c_rk) over the allowed candidates of each row."""
+    score_rk = problem.gain_rk - multiplier * problem.cost_rk
+    if problem.allowed_rk is not None:
+        score_rk = np.where(problem.allowed_rk, score_rk, -np.inf)
+    phi_r: Floats = score_rk.max(axis=1)
+    return phi_r
+
+
+@singledispatch
+def dual_value(problem: Any, multiplier: float) -> float:
+    """G(λ): an upper bound on the primal value for every λ ≥ 0, attained at λ*."""
+    raise TypeError(f"expected a DualProblem or a LinearProblem, got {type(problem).__name__}")
+
+
+@dual_value.register
+def _(problem: DualProblem, multiplier: float) -> float:
+    phi_r = regularised_advantage(problem, multiplier)
+    return float(multiplier * problem.radius + problem.weight_r @ phi_r)
+
+
+@dual_value.register
+def _(problem: LinearProblem, multiplier: float) -> float:
+    energy = _energy(problem, _lift(problem))
+    if energy == 0:
+        return float(multiplier * problem.radius)
+    require(multiplier > 0, "the dual of a linear gain is infinite at multiplier 0")
+    return float(multiplier * problem.radius + energy / (4 * multiplier))
+
+
+@singledispatch
+def solve_dual(problem: Any) -> DualSolution:
+    """Minimise G over λ ≥ 0, exactly, and return the maps that attain the primal.
+
+    >>> problem = DualProblem([1.0], [[0.0, 1.0]], [[0.0, 1.0]], radius=0.25)
+    >>> solution = solve_dual(problem)
+    >>> solution.multiplier, solution.split, solution.spent
+    (1.0, 0.75, 0.25)
+    """
+    raise TypeError(f"expected a DualProblem or a LinearProblem, got {type(problem).__name__}")
+
+
+@solve_dual.register
+def _(problem: DualProblem) -> DualSolution:
+    pairs = problem.candidates == 2 and problem.allowed_rk is None
+    nearest_r, farthest_r, exhaustion = _walk_pairs(problem) if pairs else _walk(problem)
+    multiplier, spent, spent_farthest = exhaustion
+    require(
+        multiplier < np.inf,
+        "the multiplier overflows float64: a cost is too small for the gain it buys; rescale",
+    )
+    # the nearest map attains every Φ_r(λ*)
+    value = float(problem.weight_r @ _pick(problem.gain_rk, nearest_r))
+    if multiplier == 0:
+        farthest_r = _farthest_maximiser(problem, nearest_r)
+        return DualSolution(0.0, value, spent, False, 1.0, nearest_r, farthest_r)
+    value += multiplier * (problem.radius - spent)
+    split = split_weight(spent, spent_farthest, problem.radius)
+    spent = split * spent + (1.0 - split) * spent_farthest
+    return DualSolution(multiplier, value, spent, True, split, nearest_r, farthest_r)
+
+
+@solve_dual.register
+def _(problem: LinearProblem) -> DualSolution:
+    r"""The closed form: Φ_r = g·M⁻¹g/(4λ), attained at δ = M⁻¹g/(2λ); λ* = ½√(Σ w g·M⁻¹g / ε)."""
+    lifted_rd = _lift(problem)
+    energy = _energy(problem, lifted_rd)
+    multiplier = 0.5 * np.sqrt(energy / problem.radius)
+    if multiplier == 0:
+        stay = np.zeros_like(lifted_rd)
+        return DualSolution(0.0, 0.0, 0.0, False, 1.0, stay, stay)
+    # rows without weight have no say in the problem, and nothing to move
+    displacement_rd = np.where(problem.weight_r[:, None] > 0, lifted_rd / (2 * multiplier), 0.0)
+    value = np.sqrt(energy * problem.radius)
+    spent = energy / (4 * multiplier**2)
+    return DualSolution(
+        float(multiplier), float(value), float(spent), True, 1.0, displacement_rd, displacement_rd
+    )
+
+
+def split_weight(spent_nearest: float, spent_farthest: float, radius: float) -> float:
+    r"""Share t* of the mass that follows the nearest map, so that the budget is spent exactly.
+
+    Solves t* c̲ + (1 − t*) c̄ = ε.                                   (eq:t-star, cor:dual-discrete)
+
+    >>> split_weight(spent_nearest=0.0, spent_farthest=0.5, radius=0.125)
+    0.75
+    """
+    if spent_farthest <= spent_nearest:
+        return 1.0
+    split = (spent_farthest - radius) / (spent_farthest - spent_nearest)
+    return float(min(max(split, 0.0), 1.0))
+
+
+def _exhaust(breakpoint_e: Floats, mass_e: Floats, radius: float) -> _Exhaustion:
+    """Pay for passages from the highest breakpoint down until the budget is exceeded."""
+    above = 0.0
+    while breakpoint_e.size > SORT_AT_MOST:
+        keep, above = _narrow(breakpoint_e, mass_e, above, radius)
+        if keep.all():
+            break
+        breakpoint_e, mass_e = breakpoint_e[keep], mass_e[keep]
+    order_e = breakpoint_e.argsort()[::-1]
+    spent_e = mass_e[order_e].cumsum()
+    spent_e += above
+    crossing = int(spent_e.searchsorted(radius, side="right"))
+    if crossing == spent_e.size:
+        spent = float(spent_e[-1]) if crossing else above
+        return _Exhaustion(0.0, spent, spent)
+    multiplier = float(breakpoint_e[order_e[crossing]])
+    tied_e = (breakpoint_e == multiplier).nonzero()[0]
+    first = crossing
+    if tied_e.size > 1:
+        first = int(np.count_nonzero(breakpoint_e > multiplier))
+    spent = float(spent_e[first - 1]) if first else above
+    return _Exhaustion(multiplier, spent, spent + float(mass_e[tied_e].sum()))
+
+
+def _narrow(
+    breakpoint_e: Floats, mass_e: Floats, above: float, radius: float
+) -> tuple[Bools, float]:
+    """Keep the passages among which the budget runs out: three bands, two guessed cuts.
+
+    An evenly spaced pilot sample guesses where; sums over all passages decide which band it is,
+    so a bad guess costs time, never the answer.
+
+    Returns:
+        the band's mask, and the cost of all passages above the band.
+    """
+    pilot = slice(None, None, max(1, breakpoint_e.size // PILOT))
+    order = np.argsort(breakpoint_e[pilot])[::-1]
+    pilot_e = breakpoint_e[pilot][order]
+    share_e = np.cumsum(mass_e[pilot][order])
+    total = share_e[-1] * (breakpoint_e.size / pilot_e.size)
+    guess = int(np.searchsorted(share_e, share_e[-1] * min(1.0, (radius - above) / total)))
+    margin = int(2 * np.sqrt(pilot_e.size))
+    high = pilot_e[max(guess - margin, 0)]
+    low = pilot_e[min(guess + margin, pilot_e.size - 1)]
+    over_high = breakpoint_e > high
+    above_high = above + float(mass_e[over_high].sum())
+    if above_high > radius:
+        return over_high, above
+    band = (breakpoint_e >= low) & ~over_high
+    above_low = above_high + float(mass_e[band].sum())
+    if above_low > radius:
+        return band, above_high
+    return breakpoint_e < low, above_low
+
+
+def _walk(problem: DualProblem) -> tuple[Integers, Integers, _Exhaustion]:
+    """Walk every envelope from λ = ∞ down, a passage of each row at a time, until ε is spent.
+
+    Returns:
+        the candidates held just above and just below the point where ε runs out, and that point.
+    """
+    nearest_r = problem.stay_r.copy()
+    row_r = np.flatnonzero(problem.weight_r)
+    # candidates along the first axis: then every operation runs over contiguous rows
+    gain_kr = np.ascontiguousarray(problem.gain_rk[row_r].T)
+    cost_kr = np.ascontiguousarray(problem.cost_rk[row_r].T)
+    if problem.allowed_rk is not None:
+        gain_kr[~problem.allowed_rk[row_r].T] = -np.inf  # below every envelope
+    nearest_r[row_r] = held_r = _best_free(gain_kr, cost_kr, nearest_r[row_r])
+    held_gain_r, held_cost_r = _pick(gain_kr.T, held_r), np.zeros(row_r.size)
+    limit_r = np.full(row_r.size, np.inf)
+    # an envelope ends where its best gain is reached
+    best_gain_r = gain_kr.max(axis=0) if row_r.size else held_gain_r
+    go = np.flatnonzero(held_gain_r < best_gain_r)
+
+    levels: list[_Passages] = []
+    breakpoint_e, mass_e = np.empty(0), np.empty(0)
+    exhaustion = _Exhaustion(0.0, 0.0, 0.0)
+    while go.size:
+        if go.size < row_r.size:
+            gain_kr, cost_kr = gain_kr.take(go, axis=1), cost_kr.take(go, axis=1)
+            row_r, limit_r, best_gain_r = row_r[go], limit_r[go], best_gain_r[go]
+            held_gain_r, held_cost_r = held_gain_r[go], held_cost_r[go]
+        slope_r, cost_r, on_line_kr = _next_lines(gain_kr, cost_kr, held_gain_r, held_cost_r)
+        # rounding must not let a later passage of a row come before an earlier one
+        limit_r = np.minimum(slope_r, limit_r)
+        breakpoint_e = np.concatenate([breakpoint_e, limit_r])
+        mass_e = np.concatenate([mass_e, problem.weight_r[row_r] * (cost_r - held_cost_r)])
+        exhaustion = _exhaust(breakpoint_e, mass_e, problem.radius)
+        # λ* can only grow as passages are added: what lies below it takes no part any more
+        kept_e = breakpoint_e >= exhaustion.multiplier
+        breakpoint_e, mass_e = breakpoint_e[kept_e], mass_e[kept_e]
+        kept = np.flatnonzero(limit_r >= exhaustion.multiplier)
+        target_r = on_line_kr.take(kept, axis=1).argmax(axis=0)
+        levels.append(_Passages(row_r[kept], target_r, limit_r[kept]))
+        held_gain_r = np.where(on_line_kr, gain_kr, -np.inf).max(axis=0)
+        held_cost_r = cost_r
+        go = kept[held_gain_r[kept] < best_gain_r[kept]]
+    for row_e, target_e, breakpoint_e in levels:
+        above = breakpoint_e > exhaustion.multiplier
+        nearest_r[row_e[above]] = target_e[above]
+    farthest_r = nearest_r.copy()
+    for row_e, target_e, breakpoint_e in levels:
+        tied = breakpoint_e == exhaustion.multiplier
+        farthest_r[row_e[tied]] = target_e[tied]
+    return nearest_r, farthest_r, exhaustion
+
+
+def _next_lines(
+    gain_kr: Floats, cost_kr: Floats, held_gain_r: Floats, held_cost_r: Floats
+) -> tuple[Floats, Floats, Bools]:
+    """For each row the line that first overtakes the held one as λ falls.
+
+    Where several lines meet in one point the dearest is taken: it comes out on top below it.
+
+    Returns:
+        the breakpoint, the line's cost, and which candidates lie on that line.
+    """
+    extra_kr = cost_kr - held_cost_r
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        slope_kr = (gain_kr - held_gain_r) / extra_kr
+    slope_kr[extra_kr <= 0] = -np.inf
+    slope_r = slope_kr.max(axis=0)
+    on_line_kr = slope_kr == slope_r
+    cost_r = np.where(on_line_kr, cost_kr, -1.0).max(axis=0)
+    on_line_kr &= cost_kr == cost_r
+    return slope_r, cost_r, on_line_kr
+
+
+def _best_free(gain_kr: Floats, cost_kr: Floats, stay_r: Integers) -> Integers:
+    """The best candidate of cost 0; staying if nothing free is better."""
+    free_kr = cost_kr == 0
+    if np.count_nonzero(free_kr) == stay_r.size:  # staying is the only free candidate
+        return stay_r
+    free_gain_kr = np.where(free_kr, gain_kr, -np.inf)
+    best_r = free_gain_kr.argmax(axis=0)
+    better_r = _pick(gain_kr.T, best_r) > _pick(gain_kr.T, stay_r)
+    return np.where(better_r, best_r, stay_r)
+
+
+def _pick(value_rk: Floats, index_r: Integers) -> Floats:
+    """value_rk[r, index_r[r]] for every row."""
+    if value_rk.shape[1] == 2:
+        return np.where(index_r, value_rk[:, 1], value_rk[:, 0])
+    picked_r: Floats = value_rk[np.arange(index_r.size), index_r]
+    return picked_r
+
+
+def _walk_pairs(problem: DualProblem) -> tuple[Integers, Integers, _Exhaustion]:
+    """As `_walk` for two candidates per row, one of which is to stay: one passage at most.
+
+    The dearer candidate overtakes at (A₁ − A₀)/(c₁ − c₀), if that is positive.
+    """
+    weight_r, start_r = problem.weight_r, problem.stay_r
+    gain_r = problem.gain_rk[:, 1] - problem.gain_rk[:, 0]
+    cost_r = problem.cost_rk[:, 1] - problem.cost_rk[:, 0]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        slope_r = gain_r / cost_r
+    passes_r = slope_r > 0
+    passes_r &= weight_r > 0
+    if not cost_r.all():  # both candidates free: the better one is held from the start
+        free_r = cost_r == 0
+        passes_r &= ~free_r
+        free_r &= (gain_r != 0) & (weight_r > 0)
+        start_r = np.where(free_r, gain_r > 0, start_r).astype(np.intp)
+    row_e = passes_r.nonzero()[0]
+    exhaustion = _exhaust(slope_r[row_e], abs(cost_r[row_e]) * weight_r[row_e], problem.radius)
+    # exclusive or: a row that passes leaves the one candidate for the other
+    nearest_r = start_r ^ (passes_r & (slope_r > exhaustion.multiplier))
+    farthest_r = start_r ^ (passes_r & (slope_r >= exhaustion.multiplier))
+    return nearest_r, farthest_r, exhaustion
+
+
+def _farthest_maximiser(problem: DualProblem, nearest_r: Integers) -> Integers:
+    """At λ = 0: among the candidates of greatest gain the dearest; rows without weight stay."""
+    best_rk = problem.gain_rk == _pick(problem.gain_rk, nearest_r)[:, None]
+    if problem.allowed_rk is not None:
+        best_rk &= problem.allowed_rk
+    dearest_r = np.where(best_rk, problem.cost_rk, -1.0).argmax(axis=1)
+    dearer_r = _pick(problem.cost_rk, dearest_r) > _pick(problem.cost_rk, nearest_r)
+    return np.where(dearer_r & (problem.weight_r > 0), dearest_r, nearest_r)
+
+
+def _lift(problem: LinearProblem) -> Floats:
+    """M⁻¹ g for each row."""
+    gradient_rd, metric = problem.gradient_rd, problem.metric
+    if metric is None:
+        return gradient_rd
+    if metric.ndim == 1:
+        return gradient_rd / metric
+    return np.asarray(np.linalg.solve(metric, gradient_rd.T).T, dtype=np.float64)
+
+
+def _energy(problem: LinearProblem, lifted_rd: Floats) -> float:
+    """Σ_r w_r g_r·M⁻¹g_r."""
+    return float(problem.weight_r @ (problem.gradient_rd * lifted_rd).sum(axis=1))
