@@ -1,0 +1,18 @@
+"""Agents for finite problems: every quantity of the paper is a table and every update is exact."""
+
+from .agents import WPO, TabularOTTRPO
+from .environments import as_problem
+from .mdp import FiniteMDP
+from .settings import LinearSchedule, TabularSettings, WPOSettings
+from .stepped import SteppedProblem
+
+__all__ = [
+    "WPO",
+    "FiniteMDP",
+    "LinearSchedule",
+    "SteppedProblem",
+    "TabularOTTRPO",
+    "TabularSettings",
+    "WPOSettings",
+    "as_problem",
+]

@@ -1,0 +1,336 @@
+"""What the tabular agents share: playing, estimating, accounting, saving."""
+
+import inspect
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self, final
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ottrpo.core import FiniteProblem, violation
+from ottrpo.core.checks import Bools, Floats, distributions, require
+
+from . import bundle
+from .environments import as_problem, environment_spec
+from .estimators import Estimates, estimate_occupancy
+from .mdp import FiniteMDP
+from .problem import Problem, Trajectories, within_mask
+from .progress import Progress
+from .settings import TabularSettings
+
+Callback = Callable[[Any], bool | None]
+
+# Evaluations draw from streams that no training run can reach, whatever its seed.
+EVALUATION_STREAM = 0x6576616C
+PREDICTION_STREAM = 0x70726564
+UPDATE_STREAM = 0x75706474
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Improvement:
+    """One update of a policy: what was to be solved and what came out.
+
+    Attributes:
+        problem: the trust-region problem on the batch.
+        policy_sa: the new policy.
+        multiplier: λ.
+        spent: transport cost between the old and the new policy.
+        value: the value of the dual at λ; the new policy is optimal if it attains it.
+        split_mass: weight of the mass that was shared between two targets.
+        moved: weight of the rows that the update would move, given a little more radius.
+    """
+
+    problem: FiniteProblem
+    policy_sa: Floats
+    multiplier: float
+    spent: float
+    value: float
+    split_mass: float
+    moved: float
+
+
+class TabularAgent(ABC):
+    """What the tabular agents share: everything but the update of the policy itself."""
+
+    name: ClassVar[str]
+    settings_type: ClassVar[type[TabularSettings]]
+
+    def __init_subclass__(cls) -> None:
+        # the settings are keywords of the constructor, and `help` and the command line show them
+        own = list(inspect.signature(TabularAgent.__init__).parameters.values())[1:-1]
+        settings = inspect.signature(cls.settings_type).parameters.values()
+        cls.__signature__ = inspect.Signature([*own, *settings])
+
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init__(
+        self,
+        env: "str | gym.Env[Any, Any] | Problem",
+        *,
+        seed: int = 0,
+        initial_policy: ArrayLike | None = None,
+        **settings: Any,
+    ) -> None:
+        self.settings = self.settings_type.from_mapping(settings)
+        self.problem = as_problem(env, step_cap=self.settings.step_cap)
+        self.seed = int(seed)
+        self._environment = environment_spec(env)
+        self._simulator = self.problem.simulator(self.seed, masks=self.settings.masks)
+        self._update_rng = _stream(self.seed, UPDATE_STREAM)
+        self._predict_rng = _stream(self.seed, PREDICTION_STREAM)
+        n_states, n_actions = self.problem.n_states, self.problem.n_actions
+        # a cost of the wrong size is refused now, not after the first batch
+        self._cost = self.settings.cost
+        self._cost.matrix(n_actions, n_states if self._cost.depends_on_state else None)
+        self._everything_sa = np.ones((n_states, n_actions), dtype=np.bool_)
+        self.policy_sa = self._first_policy(initial_policy)
+        self.estimates = Estimates.zeros(n_states, n_actions)
+        self.num_timesteps = 0
+        self.num_episodes = 0
+        self.num_updates = 0
+        self._ended_by_task = 0
+        self.last_update: dict[str, float] = {}
+        self.last_improvement: Improvement | None = None
+
+    @abstractmethod
+    def _improve(self, occupancy_s: Floats, radius: float) -> Improvement:
+        """Steps 4 and 5 of Algorithm 1."""
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: Callback | None = None,
+        progress_bar: bool = False,
+    ) -> Self:
+        """Train for ``total_timesteps`` more steps; the last episode is finished.
+
+        Args:
+            total_timesteps: steps to play.
+            callback: called with the agent after every update; returning False stops.
+            progress_bar: whether to show one.
+        """
+        require(total_timesteps > 0, f"total_timesteps must be positive, got {total_timesteps}")
+        end = self.num_timesteps + int(total_timesteps)
+        episodes_before, ended_before = self.num_episodes, self._ended_by_task
+        with Progress(self.num_timesteps, end, self.problem.name, shown=progress_bar) as progress:
+            while self.num_timesteps < end:
+                self._iterate(end)
+                progress.show(self.num_timesteps, self.last_update["rollout/ep_rew_mean"])
+                if callback is not None and callback(self) is False:
+                    break
+        if self._ended_by_task == ended_before:
+            _say_endless(self.problem, self.num_episodes - episodes_before)
+        return self
+
+    def predict(
+        self,
+        observation: ArrayLike,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Any, None]:
+        """Actions for one observation or an array of them, and None, as SB3's agents return.
+
+        Args:
+            observation: a state, or an array of states.
+            state: unused; the agent has no memory.
+            episode_start: unused.
+            deterministic: take the most probable action instead of sampling one.
+        """
+        states = np.asarray(observation)
+        n_states = self.problem.n_states
+        require(
+            np.issubdtype(states.dtype, np.integer)
+            and bool(((states >= 0) & (states < n_states)).all()),
+            f"an observation must be a state 0..{n_states - 1}, got {observation!r}",
+        )
+        if deterministic:
+            return self.policy_sa[states].argmax(axis=-1), None
+        level = self._predict_rng.random(states.shape)[..., None]
+        cumulative = self.policy_sa[states].cumsum(axis=-1)
+        # rounding may leave the total below the level: scale, so that an action always remains
+        return (cumulative <= level * cumulative[..., -1:]).sum(axis=-1), None
+
+    def evaluate(self, episodes: int = 10, *, deterministic: bool = False, seed: int = 0) -> Floats:
+        """Undiscounted returns of fresh episodes; training and its random streams don't notice.
+
+        Args:
+            episodes: how many.
+            deterministic: play the most probable action instead of sampling.
+            seed: of the evaluation's own streams.
+        """
+        require(episodes >= 1, f"episodes must be at least 1, got {episodes}")
+        streams = np.random.SeedSequence([int(seed), EVALUATION_STREAM])
+        simulator = self.problem.simulator(streams, masks=self.settings.masks)
+        policy_sa = self.policy_sa
+        if deterministic:
+            policy_sa = np.eye(self.problem.n_actions)[policy_sa.argmax(axis=1)]
+        return simulator.returns(policy_sa, episodes)
+
+    def get_parameters(self) -> dict[str, Floats]:
+        """Copies of the policy table and of Q."""
+        return {"policy": self.policy_sa.copy(), "q": self.estimates.q_sa.copy()}
+
+    def set_parameters(self, parameters: Mapping[str, ArrayLike]) -> None:
+        """Take over a policy table, and Q if it is given."""
+        policy_sa = distributions("policy", parameters["policy"], ndim=2)
+        self._require_shape("policy", policy_sa)
+        self.policy_sa = policy_sa.copy()
+        if "q" in parameters:
+            q_sa = np.asarray(parameters["q"], dtype=np.float64)
+            self._require_shape("q", q_sa)
+            self.estimates.q_sa[:] = q_sa
+
+    def save(self, path: str | Path) -> None:
+        """Write ``<path>.safetensors`` (tables) and ``<path>.json`` (everything else).
+
+        Training continued after `load` is the training that would have followed here.
+        """
+        arrays: dict[str, Any] = {
+            "policy": self.policy_sa,
+            "q": self.estimates.q_sa,
+            "count": self.estimates.count_sa,
+        }
+        if self._simulator.allowed_sa is not None:
+            arrays["allowed"] = self._simulator.allowed_sa
+        data = {
+            "agent": self.name,
+            "environment": self._environment,
+            "problem": self.problem.name,
+            "settings": self.settings.to_mapping(),
+            "seed": self.seed,
+            "num_timesteps": self.num_timesteps,
+            "num_episodes": self.num_episodes,
+            "num_updates": self.num_updates,
+            "ended_by_task": self._ended_by_task,
+            "simulator": self._simulator.get_state(),
+            "update_rng": self._update_rng.bit_generator.state,
+            "predict_rng": self._predict_rng.bit_generator.state,
+        }
+        bundle.write(Path(path), arrays, data)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        env: "str | gym.Env[Any, Any] | Problem | None" = None,
+        **settings: Any,
+    ) -> Self:
+        """An agent that `save` wrote, ready to act, to be evaluated or to train on.
+
+        Args:
+            path: as given to `save`, or either of the two files.
+            env: needed if the agent was not trained on a registered environment.
+            settings: replace saved ones; a radius that was a function has to be given again.
+        """
+        arrays, data = bundle.read(Path(path))
+        require(
+            data.get("agent") == cls.name,
+            f"{path} holds an agent {data.get('agent')!r}, not {cls.name!r}",
+        )
+        agent = cls(
+            bundle.environment(data) if env is None else env,
+            seed=data["seed"],
+            **{**data["settings"], **settings},
+        )
+        agent._restore(arrays, data)
+        return agent
+
+    def _iterate(self, end: int) -> None:
+        """One round of Algorithm 1: play, estimate, solve the dual, move the policy."""
+        settings = self.settings
+        radius = settings.radius_at(max(0.0, 1.0 - self.num_timesteps / end))
+        batch = self._simulator.rollout(
+            self.policy_sa,
+            settings.episodes_per_update,
+            min(settings.steps_per_update, end - self.num_timesteps),
+        )
+        if self._simulator.allowed_sa is not None:  # stepping may have revealed new masks
+            self.policy_sa = within_mask(self.policy_sa, self._simulator.allowed_sa)
+        self.estimates.update(settings, self.problem, batch, self.policy_sa, self._allowed())
+        occupancy_s = estimate_occupancy(settings, self.problem, batch, self.policy_sa)
+        improvement = self._improve(occupancy_s, radius)
+        self.policy_sa = improvement.policy_sa
+        self._account(batch, improvement, radius)
+
+    def _account(self, batch: Trajectories, improvement: Improvement, radius: float) -> None:
+        self.num_timesteps += batch.steps
+        self.num_episodes += batch.episodes
+        self.num_updates += 1
+        self._ended_by_task += batch.episodes - batch.truncated
+        self.last_improvement = improvement
+        problem = improvement.problem
+        primal = float(problem.occupancy_s @ (improvement.policy_sa * problem.gain_sa).sum(axis=1))
+        self.last_update = {
+            "ot/multiplier": improvement.multiplier,
+            "ot/radius": radius,
+            "ot/spent": improvement.spent,
+            "ot/split_mass": improvement.split_mass,
+            "ot/active_fraction": improvement.moved,
+            "ot/violation": violation(improvement.spent, radius),
+            "ot/dual_gap": improvement.value - primal,
+            "rollout/ep_rew_mean": batch.total_reward / batch.episodes,
+            "rollout/ep_len_mean": batch.steps / batch.episodes,
+            "rollout/truncated_fraction": batch.truncated / batch.episodes,
+            "time/episodes": float(self.num_episodes),
+            "time/updates": float(self.num_updates),
+        }
+
+    def _allowed(self) -> Bools:
+        allowed_sa = self._simulator.allowed_sa
+        return self._everything_sa if allowed_sa is None else allowed_sa
+
+    def _first_policy(self, initial_policy: ArrayLike | None) -> Floats:
+        allowed_sa = self._allowed()
+        if initial_policy is None:
+            return within_mask(np.zeros(allowed_sa.shape), allowed_sa)
+        policy_sa = distributions("initial_policy", initial_policy, ndim=2)
+        self._require_shape("initial_policy", policy_sa)
+        return within_mask(policy_sa, allowed_sa)
+
+    def _require_shape(self, name: str, table: Floats) -> None:
+        shape = (self.problem.n_states, self.problem.n_actions)
+        require(table.shape == shape, f"{name} must have shape {shape}, got {table.shape}")
+
+    def _restore(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+        self.set_parameters(arrays)
+        self._require_shape("count", arrays["count"])
+        self.estimates.count_sa[:] = arrays["count"]
+        if self._simulator.allowed_sa is not None and "allowed" in arrays:
+            self._simulator.allowed_sa[:] = arrays["allowed"]
+        self.num_timesteps = int(data["num_timesteps"])
+        self.num_episodes = int(data["num_episodes"])
+        self.num_updates = int(data["num_updates"])
+        self._ended_by_task = int(data["ended_by_task"])
+        self._simulator.set_state(data["simulator"])
+        self._update_rng.bit_generator.state = data["update_rng"]
+        self._predict_rng.bit_generator.state = data["predict_rng"]
+
+
+def _stream(seed: int, purpose: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence([seed, purpose]))
+
+
+def _say_endless(problem: Problem, episodes: int) -> None:
+    """Warn that no episode ended by the task itself, where episodes are meant to end."""
+    if isinstance(problem, FiniteMDP):
+        if not problem.terminal_o.any():
+            return  # an endless task: the cap is its horizon
+        reason = (
+            "they could have"
+            if problem.reaches_an_end()
+            else "no terminal state can be reached from a start state"
+        )
+    else:
+        reason = "can the goal be reached?"
+    warnings.warn(
+        f"all {episodes} episodes of {problem.name} stopped at the cap of {problem.step_cap} "
+        f"steps, none ended by itself: {reason}",
+        stacklevel=3,
+    )

@@ -1,0 +1,230 @@
+"""Compiled inner loops of the finite problems: simulation, TD passes, returns, occupancy.
+
+Every loop visits one step after another, as the paper writes it, and is compiled by numba. The
+tables are those of `ottrpo.tabular.mdp.FiniteMDP`: the outcomes of the pair (s, a) lie in
+``offset[s * A + a] : offset[s * A + a + 1]`` of the outcome arrays.
+
+Random numbers are drawn in the order in which Gymnasium's toy-text environments draw them (one
+per reset, one per step, whether the outcome is random or not). A rollout therefore *is* the
+rollout of the real environment seeded alike, step for step; the tests compare them.
+"""
+
+from typing import Any
+
+import numba
+import numpy as np
+
+RUNNING, TERMINATED, TRUNCATED = 0, 1, 2  # how a step ended: not at all, by the task, by the cap
+SARSA, EXPECTED, MAX = 0, 1, 2  # what a TD target puts in place of the value of the next state
+
+Array = Any  # numba reads the types from the arrays it is given
+
+_compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+@_compiled
+def _first_above(cumulative: Array, start: int, stop: int, level: float) -> int:
+    """The first index whose cumulative probability exceeds ``level``; the start if none does.
+
+    The last clause is what ``argmax(cumsum > u)`` returns when rounding leaves the total below
+    one, so it is kept.
+    """
+    for i in range(start, stop):
+        if cumulative[i] > level:
+            return i
+    return start
+
+
+@_compiled
+def _first_above_sorted(cumulative: Array, level: float) -> int:
+    """The same by bisection, for the long table of start states."""
+    index = int(np.searchsorted(cumulative, level, side="right"))
+    return index if index < len(cumulative) else 0
+
+
+@_compiled
+def sample_action(policy_sa: Array, state: int, level: float) -> int:
+    """The first action at which the cumulative probability exceeds ``level``.
+
+    Rounding may leave the total of a row below ``level``: then the last action that has any
+    probability is taken, never one that has none.
+    """
+    total = 0.0
+    last = 0
+    for a in range(policy_sa.shape[1]):
+        if policy_sa[state, a] > 0.0:
+            total += policy_sa[state, a]
+            last = a
+            if total > level:
+                return a
+    return last
+
+
+@_compiled
+def simulate(
+    tables: Array,
+    policy_sa: Array,
+    env_rng: Array,
+    action_rng: Array,
+    step_cap: int,
+    min_episodes: int,
+    min_steps: int,
+    out: Array,
+) -> tuple[int, int]:
+    """Play whole episodes until both minima are met; returns the numbers of steps and episodes.
+
+    Args:
+        tables: (offset, cumulative, next, reward, terminal, start_cumulative, observation).
+        policy_sa: probability of each action for each *observation*.
+        env_rng: the stream of the environment's dynamics.
+        action_rng: the stream of the policy's draws.
+        step_cap: steps after which an episode is truncated.
+        min_episodes: episodes to play at least.
+        min_steps: steps to play at least.
+        out: (state, action, reward, next state, ending) to fill, one entry per step.
+    """
+    offset_r, cumulative_o, next_o, reward_o, terminal_o, start_cumulative_s, observation_s = tables
+    state_t, action_t, reward_t, next_t, ending_t = out
+    n_actions = policy_sa.shape[1]
+    steps = 0
+    episodes = 0
+    while episodes < min_episodes or steps < min_steps:
+        state = _first_above_sorted(start_cumulative_s, env_rng.random())
+        for played in range(1, step_cap + 1):
+            observation = observation_s[state]
+            action = sample_action(policy_sa, observation, action_rng.random())
+            row = state * n_actions + action
+            outcome = _first_above(cumulative_o, offset_r[row], offset_r[row + 1], env_rng.random())
+            state = next_o[outcome]
+            state_t[steps] = observation
+            action_t[steps] = action
+            reward_t[steps] = reward_o[outcome]
+            next_t[steps] = observation_s[state]
+            ending = RUNNING
+            if terminal_o[outcome]:
+                ending = TERMINATED
+            elif played == step_cap:
+                ending = TRUNCATED
+            ending_t[steps] = ending
+            steps += 1
+            if ending != RUNNING:
+                break
+        episodes += 1
+    return steps, episodes
+
+
+@_compiled
+def simulate_returns(
+    tables: Array,
+    policy_sa: Array,
+    env_rng: Array,
+    action_rng: Array,
+    step_cap: int,
+    return_e: Array,
+) -> None:
+    """Fill ``return_e`` with the undiscounted returns of that many episodes."""
+    offset_r, cumulative_o, next_o, reward_o, terminal_o, start_cumulative_s, observation_s = tables
+    n_actions = policy_sa.shape[1]
+    for e in range(len(return_e)):
+        state = _first_above_sorted(start_cumulative_s, env_rng.random())
+        total = 0.0
+        for _ in range(step_cap):
+            action = sample_action(policy_sa, observation_s[state], action_rng.random())
+            row = state * n_actions + action
+            outcome = _first_above(cumulative_o, offset_r[row], offset_r[row + 1], env_rng.random())
+            state = next_o[outcome]
+            total += reward_o[outcome]
+            if terminal_o[outcome]:
+                break
+        return_e[e] = total
+
+
+@_compiled
+def _state_value(
+    q_sa: Array, policy_sa: Array, allowed_sa: Array, state: int, greedy: bool
+) -> float:
+    """The maximum of Q over the allowed actions, or its mean under the policy."""
+    if greedy:
+        best = -np.inf
+        for b in range(q_sa.shape[1]):
+            if allowed_sa[state, b] and q_sa[state, b] > best:
+                best = q_sa[state, b]
+        return best
+    mean = 0.0
+    for b in range(q_sa.shape[1]):
+        mean += policy_sa[state, b] * q_sa[state, b]
+    return mean
+
+
+@_compiled
+def td_sweeps(
+    q_sa: Array,
+    count_sa: Array,
+    batch: Array,
+    policy_sa: Array,
+    allowed_sa: Array,
+    discount: float,
+    learning_rate: float,
+    decay: float,
+    target: int,
+    sweeps: int,
+    backward: bool,
+    bootstrap_at_cap: bool,
+) -> None:
+    """Q(s, a) ← (1 − α) Q(s, a) + α (r + γ v(s')), in place, over the steps of a batch.
+
+    v(s') is Q(s', a') with the action that was taken there (SARSA), the mean of Q(s', ·) under
+    the policy (EXPECTED) or its maximum (MAX); 0 at terminal states. At the step cap no action
+    is taken, so SARSA bootstraps there with the mean, and only if ``bootstrap_at_cap``.
+    α = learning_rate / n(s, a)^decay, n(s, a) counting the updates of the pair.
+    """
+    state_t, action_t, reward_t, next_t, ending_t = batch
+    steps = len(state_t)
+    for _ in range(sweeps):
+        for i in range(steps):
+            t = steps - 1 - i if backward else i
+            s, a, after, ending = state_t[t], action_t[t], next_t[t], ending_t[t]
+            value = 0.0
+            if ending == RUNNING and target == SARSA:
+                value = q_sa[after, action_t[t + 1]]
+            elif ending == RUNNING or (ending == TRUNCATED and bootstrap_at_cap):
+                value = _state_value(q_sa, policy_sa, allowed_sa, after, target == MAX)
+            count_sa[s, a] += 1
+            rate = learning_rate
+            if decay > 0.0:
+                rate = learning_rate / count_sa[s, a] ** decay
+            q_sa[s, a] = (1.0 - rate) * q_sa[s, a] + rate * (reward_t[t] + discount * value)
+
+
+@_compiled
+def discounted_returns(
+    batch: Array,
+    q_sa: Array,
+    policy_sa: Array,
+    allowed_sa: Array,
+    discount: float,
+    bootstrap_at_cap: bool,
+    return_t: Array,
+) -> None:
+    """Fill ``return_t`` with the discounted return that followed each step."""
+    state_t, _, reward_t, next_t, ending_t = batch
+    value = 0.0
+    for t in range(len(state_t) - 1, -1, -1):
+        if ending_t[t] == TERMINATED:
+            value = 0.0
+        elif ending_t[t] == TRUNCATED:
+            value = 0.0
+            if bootstrap_at_cap:
+                value = _state_value(q_sa, policy_sa, allowed_sa, next_t[t], False)
+        value = reward_t[t] + discount * value
+        return_t[t] = value
+
+
+@_compiled
+def visit_weights(batch: Array, discount: float, occupancy_s: Array) -> None:
+    """Add the weight discount^t of every visit, t counted from the start of its episode."""
+    state_t, _, _, _, ending_t = batch
+    weight = 1.0
+    for t in range(len(state_t)):
+        occupancy_s[state_t[t]] += weight
+        weight = weight * discount if ending_t[t] == RUNNING else 1.0

@@ -1,0 +1,145 @@
+r"""Exact methods for MDPs with a known table: evaluation, occupancy, optimum.
+
+Discounted quantities ignore the step cap (they are those of the endless problem); the *capped*
+ones are undiscounted returns of episodes that the cap ends, which is what scores measure.
+"""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.sparse import linalg
+
+from ottrpo.core.checks import Floats, distributions, require
+
+from .mdp import FiniteMDP
+
+# Improvements below this, relative to the largest reward, are rounding of the linear solver.
+POLICY_ITERATION_RTOL = 1e-10
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PolicyValue:
+    """The exact value of a policy.
+
+    Attributes:
+        q_sa: Q(s, a).
+        value_s: V(s) = Σ_a π(a|s) Q(s, a).
+        performance: J = Σ_s ρ₀(s) V(s).
+    """
+
+    q_sa: Floats
+    value_s: Floats
+    performance: float
+
+    @property
+    def advantage_sa(self) -> Floats:
+        """A(s, a) = Q(s, a) − V(s)."""
+        return self.q_sa - self.value_s[:, None]
+
+
+def transition_matrix(mdp: FiniteMDP) -> Any:
+    """P as a sparse matrix [S·A, S] of the transitions after which the episode goes on."""
+    n_states, n_rows = len(mdp.start_s), len(mdp.offset_r) - 1
+    chance_o = np.where(mdp.terminal_o, 0.0, mdp.probability_o)
+    return sparse.csr_array((chance_o, mdp.next_o, mdp.offset_r), shape=(n_rows, n_states))
+
+
+def mean_reward(mdp: FiniteMDP) -> Floats:
+    """r(s, a), the expected reward of each pair."""
+    pay_o = mdp.probability_o * mdp.reward_o
+    # rows are never empty, so the sums between offsets are what reduceat gives
+    return np.add.reduceat(pay_o, mdp.offset_r[:-1]).reshape(-1, mdp.n_actions)
+
+
+def evaluate_policy(mdp: FiniteMDP, policy_sa: ArrayLike, discount: float) -> PolicyValue:
+    """Solve V = r_π + γ P_π V."""
+    policy = _state_policy(mdp, policy_sa)
+    transition, reward_sa = transition_matrix(mdp), mean_reward(mdp)
+    value_s = _solve(_under(policy, transition), (policy * reward_sa).sum(axis=1), discount)
+    q_sa = reward_sa + discount * (transition @ value_s).reshape(reward_sa.shape)
+    return PolicyValue(q_sa, value_s, float(mdp.start_s @ value_s))
+
+
+def exact_occupancy(mdp: FiniteMDP, policy_sa: ArrayLike, discount: float) -> Floats:
+    """ρ(s) = (1 − γ) Σ_t γᵗ P(s_t = s).
+
+    It sums to one where no episode ends; an ended episode visits nothing more.
+    """
+    under = _under(_state_policy(mdp, policy_sa), transition_matrix(mdp))
+    occupancy_s = (1.0 - discount) * _solve(under.T.tocsr(), mdp.start_s, discount)
+    return np.maximum(occupancy_s, 0.0)  # the solver may leave -1e-20 at unreachable states
+
+
+def policy_iteration(mdp: FiniteMDP, discount: float) -> tuple[Floats, PolicyValue]:
+    """An optimal deterministic policy and its value, by Howard's policy iteration."""
+    require(mdp.fully_observed, f"the states of {mdp.name} are not fully observed")
+    tolerance = POLICY_ITERATION_RTOL * max(float(np.abs(mdp.reward_o).max()), 1e-300)
+    choice_s = mean_reward(mdp).argmax(axis=1)
+    while True:
+        policy_sa = np.eye(mdp.n_actions)[choice_s]
+        value = evaluate_policy(mdp, policy_sa, discount)
+        held_s = value.q_sa[np.arange(mdp.n_states), choice_s]
+        better_s = value.q_sa.max(axis=1) > held_s + tolerance
+        if not better_s.any():
+            return policy_sa, value
+        choice_s = np.where(better_s, value.q_sa.argmax(axis=1), choice_s)
+
+
+def capped_return(mdp: FiniteMDP, policy_sa: ArrayLike) -> float:
+    """Expected undiscounted return of an episode, the step cap included."""
+    policy = _state_policy(mdp, policy_sa)
+    under = _under(policy, transition_matrix(mdp))
+    reward_s = (policy * mean_reward(mdp)).sum(axis=1)
+    alive_s, total = mdp.start_s, 0.0
+    for _ in range(mdp.step_cap):
+        total += float(alive_s @ reward_s)
+        alive_s = alive_s @ under
+    return total
+
+
+def best_capped_return(mdp: FiniteMDP) -> float:
+    """The largest expected undiscounted return that *any* agent can have, step cap included.
+
+    Backward induction over the steps that are left: the best policy may depend on them, so this
+    bounds every policy that does not.
+    """
+    transition, reward_sa = transition_matrix(mdp), mean_reward(mdp)
+    value_s = np.zeros(len(mdp.start_s))
+    for _ in range(mdp.step_cap):
+        value_s = (reward_sa + (transition @ value_s).reshape(reward_sa.shape)).max(axis=1)
+    return float(mdp.start_s @ value_s)
+
+
+def _state_policy(mdp: FiniteMDP, policy_sa: ArrayLike) -> Floats:
+    """The policy as a function of the state, which may be finer than what is observed."""
+    policy = distributions("policy_sa", policy_sa, ndim=2)
+    shape = (mdp.n_states, mdp.n_actions)
+    require(policy.shape == shape, f"policy_sa must have shape {shape}, got {policy.shape}")
+    state_policy: Floats = policy[mdp.observation_s]
+    return state_policy
+
+
+def _under(policy: Floats, transition: Any) -> Any:
+    """P_π [S, S]: the transition matrix averaged over the policy's actions."""
+    n_states, n_actions = policy.shape
+    mixing = sparse.csr_array(
+        (policy.ravel(), np.arange(policy.size), np.arange(0, policy.size + 1, n_actions)),
+        shape=(n_states, policy.size),
+    )
+    return mixing @ transition
+
+
+def _solve(matrix: Any, right_s: Floats, discount: float) -> Floats:
+    """Solve x = right + γ · matrix · x."""
+    require(0 <= discount < 1, f"an exact discounted value needs 0 <= discount < 1, got {discount}")
+    n = len(right_s)
+    if n <= 512:  # below this a dense solve is quicker than building sparse factors
+        dense: Floats = np.linalg.solve(np.eye(n) - discount * matrix.toarray(), right_s)
+        return dense
+    identity = sparse.eye_array(n, format="csc")
+    solution: Floats = linalg.spsolve((identity - discount * matrix).tocsc(), right_s)
+    return solution

@@ -1,0 +1,214 @@
+"""What can be set in a tabular agent: frozen, checked once, closed.
+
+The same names stand in the constructor of an agent, in the TOML files of
+``ottrpo/experiments/configs`` and in the JSON beside a saved agent.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, Literal, Self, final, get_args
+
+from ottrpo.core import Binary, Cost
+from ottrpo.core.checks import positive_number, require
+from ottrpo.core.cost_data import cost_from_data, cost_to_data
+
+Estimator = Literal["td", "mc", "exact"]
+Target = Literal["sarsa", "expected", "max"]
+Direction = Literal["forward", "backward"]
+Occupancy = Literal["visits", "discounted", "exact"]
+Tie = Literal["lowest", "stay", "move"]
+Multiplier = Literal["exact", "scalar", "original"]
+Schedule = Callable[[float], float]
+
+
+@final
+@dataclass(frozen=True)
+class LinearSchedule:
+    """From ``start`` to ``end`` in a straight line over the training steps.
+
+    Called, like every schedule, with the share of training that remains: 1 at first, 0 at last.
+
+    >>> LinearSchedule(0.1, 0.01)(0.5)
+    0.055
+    """
+
+    start: float
+    end: float
+
+    def __call__(self, progress_remaining: float) -> float:
+        """The value when this share of training remains."""
+        return self.end + progress_remaining * (self.start - self.end)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimationSettings:
+    """How Q and the occupancy are estimated from whole episodes of the current policy.
+
+    Attributes:
+        discount: γ.
+        estimator: ``td`` (the paper's), ``mc`` (mean of the returns that followed each pair) or
+            ``exact`` (policy evaluation; needs a known transition table).
+        target: what stands for the value of the next state in a TD target: Q of the action taken
+            there (``sarsa``, the paper's formula), the policy's mean (``expected``) or the
+            maximum (``max``).
+        keep_q: whether Q carries over from one update to the next, or starts from zero each time.
+        learning_rate: α of the TD formula; with ``mc`` and a kept Q, the step towards the mean.
+        learning_rate_decay: α is divided by n(s, a) to this power, n counting updates of the pair.
+        sweeps: TD passes over each batch.
+        direction: ``forward`` in time or ``backward``, which carries rewards back in one sweep.
+        bootstrap_at_cap: whether an episode that the step cap cut short is valued as if it went
+            on. False treats the cut as the end of the task.
+        normalise_returns: z-score the returns of each batch (``mc`` only).
+        occupancy: ``visits`` (each counts 1), ``discounted`` (γᵗ) or ``exact`` (known table).
+        normalise_occupancy: whether the occupancy sums to one; if not, it is a mean per episode.
+    """
+
+    discount: float = 0.99
+    estimator: Estimator = "td"
+    target: Target = "max"
+    keep_q: bool = True
+    learning_rate: float = 0.5
+    learning_rate_decay: float = 0.0
+    sweeps: int = 1
+    direction: Direction = "backward"
+    bootstrap_at_cap: bool = True
+    normalise_returns: bool = False
+    occupancy: Occupancy = "visits"
+    normalise_occupancy: bool = True
+
+    def __post_init__(self) -> None:
+        require(0 <= self.discount <= 1, f"discount must lie in [0, 1], got {self.discount}")
+        require(
+            0 < self.learning_rate <= 1,
+            f"learning_rate must lie in (0, 1], got {self.learning_rate}",
+        )
+        require(
+            self.learning_rate_decay >= 0,
+            f"learning_rate_decay must not be negative, got {self.learning_rate_decay}",
+        )
+        require(self.sweeps >= 1, f"sweeps must be at least 1, got {self.sweeps}")
+        _one_of("estimator", self.estimator, get_args(Estimator))
+        _one_of("target", self.target, get_args(Target))
+        _one_of("direction", self.direction, get_args(Direction))
+        _one_of("occupancy", self.occupancy, get_args(Occupancy))
+        require(
+            self.estimator == "mc" or not self.normalise_returns,
+            f"normalise_returns needs estimator 'mc', got estimator {self.estimator!r}",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TabularSettings(EstimationSettings):
+    """The settings of `TabularOTTRPO`: how to estimate (`EstimationSettings`) and how to update.
+
+    Attributes:
+        radius: ε, a positive number or a schedule (a function of the share of training that
+            remains, or ``{"start": ..., "end": ...}`` for a straight line).
+        cost: of moving probability between actions; a cost of `ottrpo.core` or its plain data.
+        episodes_per_update: whole episodes to play, at least, before each update.
+        steps_per_update: steps to play, at least, before each update; episodes are finished.
+        masks: whether to obey the environment's ``action_mask``.
+        step_cap: steps after which an episode is truncated; None keeps the environment's limit,
+            or the catalogue's where it has none.
+    """
+
+    radius: float | Schedule = 0.05
+    cost: Cost = field(default_factory=Binary)
+    episodes_per_update: int = 1
+    steps_per_update: int = 1
+    masks: bool = False
+    step_cap: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "cost", cost_from_data(self.cost))
+        object.__setattr__(self, "radius", _radius(self.radius))
+        _at_least_one("episodes_per_update", self.episodes_per_update)
+        _at_least_one("steps_per_update", self.steps_per_update)
+        if self.step_cap is not None:
+            _at_least_one("step_cap", self.step_cap)
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """Settings from plain data, refusing names that are not settings."""
+        known = [f.name for f in fields(cls)]
+        for name in values:
+            if name not in known:
+                close = get_close_matches(name, known, n=1)
+                hint = f"did you mean {close[0]!r}? " if close else ""
+                raise ValueError(f"{name!r} is not a setting; {hint}known: {', '.join(known)}")
+        return cls(**values)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data for a file. A radius that is a function of one's own is left out."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values["cost"] = cost_to_data(self.cost)
+        if isinstance(self.radius, LinearSchedule):
+            values["radius"] = {"start": self.radius.start, "end": self.radius.end}
+        elif callable(self.radius):
+            del values["radius"]
+        return values
+
+    def radius_at(self, progress_remaining: float) -> float:
+        """ε when this share of training remains."""
+        if callable(self.radius):
+            return positive_number("the radius schedule's value", self.radius(progress_remaining))
+        return self.radius
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class WPOSettings(TabularSettings):
+    """The settings of `WPO`: those of `TabularSettings` and how its single map is chosen.
+
+    Attributes:
+        tie: which of several equally good targets takes the mass: the ``lowest`` index (as in the
+            original code), the cheapest (``stay``) or the dearest (``move``).
+        multiplier: ``exact`` (our dual), ``scalar`` (a numerical minimiser at every update) or
+            ``original`` (simulated annealing on [0, 4] at first, then fixed; see below).
+        solve_episodes: with ``original``, episodes during which the dual is solved.
+        fixed_multiplier: with ``original``, the multiplier after them.
+        fixed_multiplier_spread: width of the uniform noise added to it at each update.
+        update_unvisited: whether states that the batch did not visit are mapped too.
+    """
+
+    tie: Tie = "lowest"
+    multiplier: Multiplier = "exact"
+    solve_episodes: int = 1000
+    fixed_multiplier: float = 0.5
+    fixed_multiplier_spread: float = 0.0
+    update_unvisited: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _one_of("tie", self.tie, get_args(Tie))
+        _one_of("multiplier", self.multiplier, get_args(Multiplier))
+        require(
+            self.fixed_multiplier >= self.fixed_multiplier_spread / 2 >= 0,
+            "fixed_multiplier must be at least half of fixed_multiplier_spread, got "
+            f"{self.fixed_multiplier} and {self.fixed_multiplier_spread}",
+        )
+
+
+def _radius(radius: Any) -> float | Schedule:
+    if isinstance(radius, Mapping):
+        require(
+            set(radius) == {"start", "end"},
+            f"a radius schedule has a 'start' and an 'end', got {dict(radius)}",
+        )
+        return LinearSchedule(
+            positive_number("the start of the radius", radius["start"]),
+            positive_number("the end of the radius", radius["end"]),
+        )
+    return radius if callable(radius) else positive_number("radius", radius)
+
+
+def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    require(value in allowed, f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+
+
+def _at_least_one(name: str, value: object) -> None:
+    require(
+        isinstance(value, int) and value >= 1, f"{name} must be a positive integer, got {value!r}"
+    )
