@@ -1,0 +1,1 @@
+"""The agents: OTTRPO and the methods it is compared with."""

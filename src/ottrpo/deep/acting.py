@@ -1,0 +1,232 @@
+"""Acting: policies as NumPy functions, with the noise of a whole rollout drawn in advance."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .forward import forward_for
+from .networks import SDE_VARIANCE_FLOOR, Policy
+from .normaliser import ObservationNormaliser
+
+Array = Any
+FORBIDDEN = np.float32(-1e9)  # logit of an action that a mask rules out
+
+
+@dataclass(frozen=True)
+class BoxActions:
+    """Actions in a box; a Gaussian's samples are clipped to it before they reach the world."""
+
+    low: NDArray[np.float32]
+    high: NDArray[np.float32]
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates d."""
+        return len(self.low)
+
+
+@dataclass(frozen=True)
+class FiniteActions:
+    """Independent factors, each a choice among finitely many labels.
+
+    Discrete is one factor, MultiDiscrete several, MultiBinary several with two labels. Factors
+    with fewer labels than the largest are padded; the padding is never allowed.
+    """
+
+    counts: tuple[int, ...]
+    start: NDArray[np.int64]
+    scalar: bool
+
+    @property
+    def factors(self) -> int:
+        """Number of factors f."""
+        return len(self.counts)
+
+    @property
+    def choices(self) -> int:
+        """Labels per factor k, padding included."""
+        return max(self.counts)
+
+    @property
+    def allowed_fk(self) -> NDArray[np.bool_]:
+        """Which labels exist."""
+        return np.arange(self.choices)[None] < np.array(self.counts)[:, None]
+
+    def pad_mask(self, mask_n: Array) -> NDArray[np.bool_]:
+        """Action masks as environments state them [n, sum of counts], as [n, f, k]."""
+        mask_n = np.asarray(mask_n, dtype=np.bool_).reshape(len(mask_n), -1)
+        if mask_n.shape[1] != sum(self.counts):
+            raise ValueError(
+                f"action masks must have {sum(self.counts)} entries, got {mask_n.shape[1]}"
+            )
+        padded = np.zeros((len(mask_n), self.factors, self.choices), dtype=np.bool_)
+        padded[:, self.allowed_fk] = mask_n
+        return padded
+
+
+class Actor(Protocol):
+    """What a rollout needs: an action for each environment at each step, and a record of it."""
+
+    def act(self, t: int, flat: Array, images: tuple[Array, ...], mask: Array | None) -> Array:
+        """Actions for the environments at step t of the rollout."""
+
+    def record(self) -> dict[str, Array]:
+        """What was drawn, and the distributions it was drawn from, [steps, environments, ...]."""
+
+
+class _Inputs:
+    """Normalised float32 features, in a buffer that is used again."""
+
+    def __init__(self, normaliser: ObservationNormaliser, rows: int) -> None:
+        self._buffer = np.empty((rows, len(normaliser.measured)), np.float32)
+        self._normaliser = normaliser
+        self._mean, self._scale = normaliser.mean, normaliser.scale
+        self._clip = np.float32(normaliser.clip)
+
+    def __call__(self, flat: Array) -> Array:
+        x = self._buffer
+        if not self._normaliser.enabled:
+            x[...] = flat
+            return x
+        np.subtract(flat, self._mean, out=x)
+        np.multiply(x, self._scale, out=x)
+        np.minimum(x, self._clip, out=x)
+        np.maximum(x, -self._clip, out=x)
+        return x
+
+
+class GaussianActor:
+    """Draws a = m(s) + σ(s) z; with gSDE the noise is a linear function of the features."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        normaliser: ObservationNormaliser,
+        actions: BoxActions,
+        *,
+        steps: int,
+        rows: int,
+        rng: np.random.Generator | None,
+        sde_sample_freq: int = -1,
+    ) -> None:
+        self._inputs = _Inputs(normaliser, rows)
+        self._forward = forward_for(policy.body, policy.head, rows)
+        self._low, self._high = actions.low, actions.high
+        self._shape = (rows, *actions.shape)
+        log_std = np.asarray(policy.log_std)
+        self._mean = np.empty((steps, rows, actions.size), np.float32)
+        self._action = np.empty_like(self._mean)
+        self._clipped = np.empty((rows, actions.size), np.float32)
+        self._variance = np.exp(2.0 * log_std) if log_std.ndim == 2 else None
+        self._noise: Array = None
+        if rng is None:
+            pass
+        elif self._variance is None:
+            self._std = np.broadcast_to(np.exp(log_std), self._mean.shape)
+            self._noise = rng.standard_normal(self._mean.shape, dtype=np.float32) * np.exp(log_std)
+        else:
+            self._std = np.empty_like(self._mean)
+            self._every = sde_sample_freq if sde_sample_freq > 0 else steps
+            draws = -(-steps // self._every)
+            shape = (draws, rows, *log_std.shape)
+            self._noise = rng.standard_normal(shape, dtype=np.float32) * np.exp(log_std)
+
+    def act(
+        self, t: int, flat: Array, images: tuple[Array, ...] = (), mask: Array | None = None
+    ) -> Array:
+        """Sampled actions, clipped to the box (the mean's, when there is no noise)."""
+        latent = self._forward.latent(self._inputs(flat), images)
+        mean = self._forward.output(latent, self._mean[t])
+        action = self._action[t]
+        if self._noise is None:
+            action[...] = mean
+        elif self._variance is None:
+            np.add(mean, self._noise[t], out=action)
+        else:
+            matrix = self._noise[t // self._every]
+            np.add(mean, np.einsum("nl,nld->nd", latent, matrix), out=action)
+            self._std[t] = np.sqrt(latent**2 @ self._variance + SDE_VARIANCE_FLOOR)
+        clipped = np.minimum(action, self._high)  # a new array: environments may keep it
+        np.maximum(clipped, self._low, out=clipped)
+        return clipped.reshape(self._shape)
+
+    def record(self) -> dict[str, Array]:
+        """Actions before clipping, means and standard deviations [t, n, d]."""
+        return {"action": self._action, "mean": self._mean, "std": self._std}
+
+
+class FiniteActor:
+    """Draws labels by the Gumbel trick: the largest of logits plus noise drawn in advance."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        normaliser: ObservationNormaliser,
+        actions: FiniteActions,
+        *,
+        steps: int,
+        rows: int,
+        rng: np.random.Generator | None,
+        masked: bool = False,
+    ) -> None:
+        self._inputs = _Inputs(normaliser, rows)
+        self._forward = forward_for(policy.body, policy.head, rows)
+        self._actions = actions
+        shape = (steps, rows, actions.factors, actions.choices)
+        self._logits = np.empty(shape, np.float32)
+        self._label = np.empty(shape[:3], np.int64)
+        self._padding = ~actions.allowed_fk
+        self._ragged = bool(self._padding.any())
+        self._mask = np.empty(shape, np.bool_) if masked else None
+        self._noise = None if rng is None else rng.gumbel(size=shape).astype(np.float32)
+
+    def act(
+        self, t: int, flat: Array, images: tuple[Array, ...] = (), mask: Array | None = None
+    ) -> Array:
+        """Sampled labels (the likeliest, when there is no noise)."""
+        latent = self._forward.latent(self._inputs(flat), images)
+        logits = self._logits[t]
+        self._forward.output(latent, logits.reshape(len(logits), -1))
+        if self._ragged:
+            logits[:, self._padding] = FORBIDDEN
+        if mask is not None:
+            logits[~mask] = FORBIDDEN
+            if self._mask is not None:
+                self._mask[t] = mask
+        scores = logits if self._noise is None else logits + self._noise[t]
+        label = scores.argmax(-1, out=self._label[t])
+        action = label + self._actions.start
+        return action[:, 0] if self._actions.scalar else action
+
+    def record(self) -> dict[str, Array]:
+        """Labels [t, n, f], logits and, where there were any, masks [t, n, f, k]."""
+        record = {"label": self._label, "logits": self._logits}
+        return record if self._mask is None else record | {"mask": self._mask}
+
+
+def actor_for(
+    policy: Policy,
+    normaliser: ObservationNormaliser,
+    actions: BoxActions | FiniteActions,
+    *,
+    steps: int,
+    rows: int,
+    rng: np.random.Generator | None,
+    sde_sample_freq: int = -1,
+    masked: bool = False,
+) -> GaussianActor | FiniteActor:
+    """An actor for ``rows`` environments and ``steps`` steps; without ``rng`` it is deterministic."""
+    if isinstance(actions, BoxActions):
+        return GaussianActor(
+            policy,
+            normaliser,
+            actions,
+            steps=steps,
+            rows=rows,
+            rng=rng,
+            sde_sample_freq=sde_sample_freq,
+        )
+    return FiniteActor(policy, normaliser, actions, steps=steps, rows=rows, rng=rng, masked=masked)

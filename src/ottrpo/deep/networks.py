@@ -1,0 +1,213 @@
+"""Policy and value networks.
+
+Both are separate multi-layer perceptrons, each with its own convolutional encoders when the
+observation holds images, so that stepping the policy back never touches the value function.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from .activations import ACTIVATIONS
+
+Array = Any
+SDE_VARIANCE_FLOOR = 1e-6  # SB3's: a state with zero features must keep a positive variance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """What the networks look like; SB3's names where SB3 has them.
+
+    Attributes:
+        inputs: number of flat features.
+        images: channels, height and width of each image.
+        outputs: action dimensions (Gaussian) or factors times choices (finite actions).
+        policy_layers: hidden layers of the policy (``net_arch["pi"]``).
+        value_layers: hidden layers of the value function (``net_arch["vf"]``).
+        activation: a name of `ACTIVATIONS`.
+        ortho_init: orthogonal weights, as SB3 does by default; else uniform as in torch.
+        log_std_init: logarithm of the initial standard deviation; ``None`` for finite actions.
+        use_sde: generalised state-dependent exploration.
+        features_dim: size of the code of each image.
+    """
+
+    inputs: int
+    outputs: int
+    images: tuple[tuple[int, int, int], ...] = ()
+    policy_layers: tuple[int, ...] = (64, 64)
+    value_layers: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    ortho_init: bool = True
+    log_std_init: float | None = None
+    use_sde: bool = False
+    features_dim: int = 256
+
+
+class Linear(eqx.Module):
+    """x W + b, with W stored [inputs, outputs]."""
+
+    weight: Array
+    bias: Array
+
+    def __init__(self, inputs: int, outputs: int, key: Array, *, gain: float, ortho: bool) -> None:
+        if ortho:
+            self.weight = jax.nn.initializers.orthogonal(gain)(key, (inputs, outputs), jnp.float32)
+            self.bias = jnp.zeros(outputs)
+        else:
+            bound = inputs**-0.5
+            weight_key, bias_key = jax.random.split(key)
+            self.weight = jax.random.uniform(
+                weight_key, (inputs, outputs), minval=-bound, maxval=bound
+            )
+            self.bias = jax.random.uniform(bias_key, (outputs,), minval=-bound, maxval=bound)
+
+    def __call__(self, x: Array) -> Array:
+        return x @ self.weight + self.bias
+
+
+class ImageEncoder(eqx.Module):
+    """The convolutional network of the Nature DQN paper; pixels 0..255 in, features out."""
+
+    kernels: tuple[Array, ...]
+    biases: tuple[Array, ...]
+    output: Linear
+
+    STRIDES = (4, 2, 1)
+
+    def __init__(
+        self, shape: tuple[int, int, int], features: int, key: Array, *, ortho: bool
+    ) -> None:
+        sizes = ((32, 8), (64, 4), (64, 3))
+        keys = jax.random.split(key, 4)
+        channels, height, width = shape
+        init = jax.nn.initializers.orthogonal(2**0.5) if ortho else jax.nn.initializers.he_uniform()
+        kernels = []
+        for (outputs, size), stride, layer_key in zip(sizes, self.STRIDES, keys[:3], strict=True):
+            height, width = (height - size) // stride + 1, (width - size) // stride + 1
+            if min(height, width) < 1:
+                raise ValueError(
+                    f"images must be at least 36 by 36 pixels for CnnPolicy, got shape {shape}; "
+                    "resize them with a wrapper, or use MlpPolicy"
+                )
+            flat = init(layer_key, (channels * size * size, outputs), jnp.float32)
+            kernels.append(flat.T.reshape(outputs, channels, size, size))
+            channels = outputs
+        self.kernels = tuple(kernels)
+        self.biases = tuple(jnp.zeros(outputs) for outputs, _ in sizes)
+        self.output = Linear(channels * height * width, features, keys[3], gain=2**0.5, ortho=ortho)
+
+    def __call__(self, image: Array) -> Array:
+        x = image.astype(jnp.float32) / 255.0
+        for kernel, bias, stride in zip(self.kernels, self.biases, self.STRIDES, strict=True):
+            x = jax.lax.conv(x, kernel, (stride, stride), "VALID") + bias[:, None, None]
+            x = jax.nn.relu(x)
+        return jax.nn.relu(self.output(x.reshape(len(x), -1)))
+
+
+class Body(eqx.Module):
+    """Image encoders and hidden layers: observation in, latent features out."""
+
+    encoders: tuple[ImageEncoder, ...]
+    layers: tuple[Linear, ...]
+    activation: str = eqx.field(static=True)
+
+    def __init__(self, architecture: Architecture, hidden: tuple[int, ...], key: Array) -> None:
+        keys = jax.random.split(key, len(architecture.images) + len(hidden) + 1)
+        ortho = architecture.ortho_init
+        self.encoders = tuple(
+            ImageEncoder(shape, architecture.features_dim, keys[-1 - i], ortho=ortho)
+            for i, shape in enumerate(architecture.images)
+        )
+        sizes = (architecture.inputs + len(self.encoders) * architecture.features_dim, *hidden)
+        self.layers = tuple(
+            Linear(sizes[i], sizes[i + 1], keys[i], gain=2**0.5, ortho=ortho)
+            for i in range(len(hidden))
+        )
+        self.activation = architecture.activation
+
+    def __call__(self, flat: Array, images: tuple[Array, ...]) -> Array:
+        encoded = [encoder(image) for encoder, image in zip(self.encoders, images, strict=True)]
+        x = jnp.concatenate([flat, *encoded], axis=-1) if encoded else flat
+        function = ACTIVATIONS[self.activation][0]
+        for layer in self.layers:
+            x = function(layer(x))
+        return x
+
+
+class Policy(eqx.Module):
+    """The policy network: a Gaussian's mean and standard deviation, or logits."""
+
+    body: Body
+    head: Linear
+    log_std: Array | None
+
+    def __init__(self, architecture: Architecture, key: Array) -> None:
+        body_key, head_key = jax.random.split(key)
+        latent = _latent_size(architecture, architecture.policy_layers)
+        self.body = Body(architecture, architecture.policy_layers, body_key)
+        self.head = Linear(
+            latent, architecture.outputs, head_key, gain=0.01, ortho=architecture.ortho_init
+        )
+        self.log_std = _initial_log_std(architecture, latent)
+
+    def gaussian(self, flat: Array, images: tuple[Array, ...] = ()) -> tuple[Array, Array]:
+        """Mean and standard deviation [r, d] of the action in each state."""
+        latent = self.body(flat, images)
+        mean = self.head(latent)
+        if self.log_std is None:
+            raise TypeError("a policy over finite actions has no standard deviation")
+        if self.log_std.ndim == 1:
+            return mean, jnp.broadcast_to(jnp.exp(self.log_std), mean.shape)
+        # gSDE; as in SB3 the features are not trained through the noise they scale
+        latent = jax.lax.stop_gradient(latent)
+        variance = latent**2 @ jnp.exp(2.0 * self.log_std)
+        return mean, jnp.sqrt(variance + SDE_VARIANCE_FLOOR)
+
+    def logits(self, flat: Array, images: tuple[Array, ...], choices: int) -> Array:
+        """Unnormalised log-probabilities [r, f, k] of each factor's choices."""
+        x = self.head(self.body(flat, images))
+        return x.reshape(len(x), -1, choices)
+
+
+class Value(eqx.Module):
+    """The value network V(s)."""
+
+    body: Body
+    head: Linear
+
+    def __init__(self, architecture: Architecture, key: Array) -> None:
+        body_key, head_key = jax.random.split(key)
+        latent = _latent_size(architecture, architecture.value_layers)
+        self.body = Body(architecture, architecture.value_layers, body_key)
+        self.head = Linear(latent, 1, head_key, gain=1.0, ortho=architecture.ortho_init)
+
+    def __call__(self, flat: Array, images: tuple[Array, ...] = ()) -> Array:
+        return self.head(self.body(flat, images))[:, 0]
+
+
+class Networks(eqx.Module):
+    """Everything that is trained by gradient."""
+
+    policy: Policy
+    value: Value
+
+    def __init__(self, architecture: Architecture, seed: int) -> None:
+        policy_key, value_key = jax.random.split(jax.random.PRNGKey(seed))
+        self.policy = Policy(architecture, policy_key)
+        self.value = Value(architecture, value_key)
+
+
+def _latent_size(architecture: Architecture, hidden: tuple[int, ...]) -> int:
+    if hidden:
+        return hidden[-1]
+    return architecture.inputs + len(architecture.images) * architecture.features_dim
+
+
+def _initial_log_std(architecture: Architecture, latent: int) -> Array | None:
+    if architecture.log_std_init is None:
+        return None
+    shape = (latent, architecture.outputs) if architecture.use_sde else (architecture.outputs,)
+    return jnp.full(shape, architecture.log_std_init, dtype=jnp.float32)

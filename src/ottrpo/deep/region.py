@@ -1,0 +1,108 @@
+"""The trust region as it is really spent, and the way back into it.
+
+Between Gaussians whose covariance is the same, moving every point by the difference of the means
+is optimal for any convex cost of the displacement, so the discrepancy is c(m, m'). For squared
+costs and diagonal covariances a change of σ adds Σ_j M_jj (σ_j − σ'_j)². For other costs with a
+changed σ the cost of the coupling that keeps each point's quantile is an upper bound.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ottrpo.core.costs import Cost
+from ottrpo.core.problems import cost_table
+
+from .losses import choice_log_probabilities
+from .networks import Policy
+from .update import Batch
+
+Array = Any
+# discrepancies are float32 means: stay this much inside, so that no rounding crosses the border
+MARGIN = 1e-4
+QUANTILE_POINTS = 16  # standard normal points that stand for a Gaussian under general costs
+
+
+def gaussian_spent(
+    cost: Cost, metric: Array | None, *, quadratic: bool, std_moves: bool
+) -> Callable[[Policy, Batch], Array]:
+    """Mean discrepancy between the rows' old Gaussians and the policy's, as a compiled function."""
+    points = np.random.default_rng(0).standard_normal((QUANTILE_POINTS, 1, 1)).astype(np.float32)
+
+    def spent(policy: Policy, rows: Batch) -> Array:
+        mean, std = policy.gaussian(rows["flat"], rows["images"])
+        old_mean, old_std = rows["mean"], rows["std"]
+        if std_moves and not quadratic:
+            return cost(old_mean + old_std * points, mean + std * points).mean()
+        total = cost(old_mean, mean).mean()
+        if std_moves:
+            scale = 1.0 if metric is None else jnp.diagonal(jnp.asarray(metric))
+            total += (scale * (std - old_std) ** 2).sum(-1).mean()
+        return total
+
+    compiled: Callable[[Policy, Batch], Array] = eqx.filter_jit(spent)
+    return compiled
+
+
+def finite_spent(cost: Cost, choices: int) -> Callable[[Policy, Batch], Any]:
+    """Mean discrepancy between the rows' old choice probabilities and the policy's.
+
+    The discrepancy of product policies under a sum of costs is the sum over the factors. With one
+    cost for every move it is the total variation times that cost; otherwise it is solved exactly,
+    by `ottrpo.core.discrepancy_by_state`.
+    """
+    from ottrpo.core import discrepancy_by_state
+
+    table = cost_table(cost, 1, choices)[0]
+    off_diagonal = table[~np.eye(choices, dtype=bool)]
+    uniform = float(off_diagonal[0]) if np.ptp(off_diagonal) == 0 else None
+
+    @eqx.filter_jit
+    def probabilities(policy: Policy, rows: Batch) -> Array:
+        return jnp.exp(choice_log_probabilities(policy, rows, choices))
+
+    def spent(policy: Policy, rows: Batch) -> float:
+        old, new = rows["probability"], probabilities(policy, rows)
+        if uniform is not None:
+            return float(uniform * 0.5 * jnp.abs(new - old).sum() / len(old))
+        flat_old = _normalised(np.asarray(old, np.float64).reshape(-1, choices))
+        flat_new = _normalised(np.asarray(new, np.float64).reshape(-1, choices))
+        return float(discrepancy_by_state(flat_old, flat_new, cost).sum() / len(old))
+
+    return spent
+
+
+def _normalised(policy_sa: Array) -> Array:
+    return policy_sa / policy_sa.sum(1, keepdims=True)
+
+
+def between(old: Any, new: Any, share: float) -> Any:
+    """The module ``share`` of the way from ``old`` to ``new``."""
+    return _between(old, new, jnp.float32(share))
+
+
+def largest_share(spent_at: Callable[[float], float], radius: float) -> tuple[float, float]:
+    """The share of a step that stays inside the radius, and what it spends.
+
+    Near its start the discrepancy grows at most like the square of the share, so each try is cut
+    by the square root of the excess, and at least by a tenth.
+    """
+    share, spent = 1.0, spent_at(1.0)
+    inside = (1.0 - MARGIN) * radius
+    while spent > inside:
+        share *= min(0.9, 0.95 * (inside / spent) ** 0.5)
+        if share < 1e-6:
+            return 0.0, spent_at(0.0)
+        spent = spent_at(share)
+    return share, spent
+
+
+_between = eqx.filter_jit(
+    lambda old, new, share: jax.tree.map(
+        lambda a, b: a + share * (b - a) if eqx.is_array(a) else b, old, new
+    )
+)

@@ -1,0 +1,94 @@
+"""The whole update of a rollout, all epochs and minibatches, as one compiled loop."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+Array = Any
+Batch = dict[str, Any]
+# (networks, rows of the batch, weight of each row, constants) -> (loss, terms of it to report)
+Loss = Callable[[Any, Batch, Array, dict[str, Array]], tuple[Array, dict[str, Array]]]
+
+ADAM_EPSILON = 1e-5  # as in SB3's on-policy agents
+
+
+class Learner(NamedTuple):
+    """What the optimiser changes: the trained modules and its own moments."""
+
+    networks: Any
+    moments: Any
+
+
+def optimiser(max_grad_norm: float) -> optax.GradientTransformation:
+    """Adam on gradients clipped by their joint norm; the learning rate is applied by `descend`."""
+    clip = optax.clip_by_global_norm(max_grad_norm)
+    # one flat vector instead of a dozen small arrays: fewer, larger operations per step
+    return optax.flatten(optax.chain(clip, optax.scale_by_adam(eps=ADAM_EPSILON)))
+
+
+def start(networks: Any, max_grad_norm: float) -> Learner:
+    """A learner at its first step."""
+    return Learner(networks, optimiser(max_grad_norm).init(eqx.filter(networks, eqx.is_array)))
+
+
+def minibatches(
+    rows: int, batch_size: int, epochs: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Row numbers [minibatch, batch_size] of shuffled epochs, and the weight of each entry.
+
+    As in SB3 the last minibatch of an epoch is smaller if the batch size does not divide the
+    rows; it is filled with entries of weight zero so that all have one shape.
+    """
+    batch_size = min(batch_size, rows)
+    per_epoch = -(-rows // batch_size)
+    index = np.zeros((epochs, per_epoch * batch_size), np.int32)
+    weight = np.zeros((epochs, per_epoch * batch_size), np.float32)
+    for epoch in range(epochs):
+        index[epoch, :rows] = rng.permutation(rows)
+        weight[epoch, :rows] = 1.0
+    weight = weight.reshape(-1, batch_size)
+    weight /= weight.sum(1, keepdims=True)
+    return index.reshape(-1, batch_size), weight
+
+
+def make_descend(loss: Loss, max_grad_norm: float) -> Callable[..., tuple[Learner, Batch]]:
+    """The compiled update for ``loss``.
+
+    It takes a learner, a batch of arrays with rows first, `minibatches`, the learning rate and
+    the loss's constants, and returns the new learner and the mean of each term of the loss over
+    the last epoch given by ``tail`` minibatches.
+    """
+    transform = optimiser(max_grad_norm)
+
+    def descend(
+        learner: Learner,
+        batch: Batch,
+        index: Array,
+        weight: Array,
+        learning_rate: Array,
+        constants: dict[str, Array],
+    ) -> tuple[Learner, Batch]:
+        trained, static = eqx.partition(learner.networks, eqx.is_array)
+
+        def objective(trained: Any, rows: Batch, weight: Array) -> tuple[Array, dict[str, Array]]:
+            return loss(eqx.combine(trained, static), rows, weight, constants)
+
+        def one(carry: tuple[Any, Any], picked: tuple[Array, Array]) -> tuple[Any, Any]:
+            trained, moments = carry
+            rows = jax.tree.map(lambda array: array[picked[0]], batch)
+            gradient, terms = jax.grad(objective, has_aux=True)(trained, rows, picked[1])
+            change, moments = transform.update(gradient, moments, trained)
+            trained = jax.tree.map(lambda x, d: x - learning_rate * d, trained, change)
+            return (trained, moments), terms
+
+        (trained, moments), terms = jax.lax.scan(one, (trained, learner.moments), (index, weight))
+        means = jax.tree.map(jnp.mean, terms)
+        return Learner(eqx.combine(trained, static), moments), means
+
+    compiled: Callable[..., tuple[Learner, Batch]] = eqx.filter_jit(descend)
+    return compiled
