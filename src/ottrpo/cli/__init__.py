@@ -22,7 +22,7 @@ VERBS = {
     "evaluate": ("ottrpo.cli.evaluate", "Evaluate", "evaluate a trained agent"),
     "reproduce": ("ottrpo.cli.reproduce", "Reproduce", "run a study: many runs, one table"),
     "solve": ("ottrpo.cli.solve", "Solve", "solve a trust-region problem from a JSON file"),
-    "list": ("ottrpo.cli.list", "List", "costs, agents, environments, studies, benchmarks"),
+    "list": ("ottrpo.cli.listing", "List", "costs, agents, environments, studies, benchmarks"),
     "bench": ("ottrpo.cli.bench", "Bench", "measure speed against the alternatives"),
     "doctor": ("ottrpo.cli.doctor", "Doctor", "versions, threads, devices and a self-test"),
 }

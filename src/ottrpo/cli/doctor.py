@@ -1,0 +1,138 @@
+"""``ottrpo doctor``."""
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doctor:
+    """Print versions, threads and devices, and run a short self-test."""
+
+    json: bool = False
+    """print one object instead"""
+
+    def run(self) -> int:
+        """Look, test, tell; exit code 1 if a test fails."""
+        from ottrpo.experiments import provenance
+
+        report: dict[str, Any] = {
+            "versions": provenance.versions(),
+            "hardware": provenance.hardware(),
+            "devices": _devices(),
+            "self_test": {name: _outcome(test) for name, test in SELF_TESTS.items()},
+        }
+        passed = all(outcome["passed"] for outcome in report["self_test"].values())
+        print(json.dumps(report, indent=2) if self.json else _as_text(report))
+        return 0 if passed else 1
+
+
+def _devices() -> dict[str, str]:
+    found = {}
+    try:
+        import jax
+
+        found["jax"] = ", ".join(str(device) for device in jax.devices())
+    except Exception as error:
+        found["jax"] = f"unusable: {error}"
+    try:
+        import torch
+
+        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        found["torch"] = ", ".join(["cpu", *names])
+    except Exception as error:
+        found["torch"] = f"unusable: {error}"
+    return found
+
+
+def _outcome(test: Callable[[], str]) -> dict[str, Any]:
+    began = time.perf_counter()
+    try:
+        told, passed = test(), True
+    except Exception as error:  # a doctor reports what is wrong, whatever it is
+        told, passed = f"{type(error).__name__}: {error}", False
+    return {"passed": passed, "told": told, "seconds": round(time.perf_counter() - began, 3)}
+
+
+def _dual_is_exact() -> str:
+    """A random finite problem, solved here and as a transport linear program."""
+    import numpy as np
+    from scipy.optimize import linprog
+
+    from ottrpo.core import DualProblem, solve_dual
+
+    rng = np.random.default_rng(0)
+    weight_r, gain_rk = rng.dirichlet(np.ones(40)), rng.normal(size=(40, 5))
+    cost_rk = rng.uniform(size=(40, 5))
+    cost_rk[:, 0] = 0.0
+    problem = DualProblem(weight_r, gain_rk, cost_rk, radius=0.05)
+    solution = solve_dual(problem)
+    one_row = np.kron(np.eye(40), np.ones(5))
+    program = linprog(
+        -(weight_r[:, None] * gain_rk).ravel(),
+        A_ub=(weight_r[:, None] * cost_rk).reshape(1, -1),
+        b_ub=[problem.radius],
+        A_eq=one_row,
+        b_eq=np.ones(40),
+    )
+    difference = abs(solution.value + program.fun)
+    if difference > 1e-9 or abs(solution.spent - problem.radius) > 1e-12:
+        raise ArithmeticError(f"dual {solution.value}, linear program {-program.fun}")
+    return f"equal to the linear program within {difference:.0e}, budget spent exactly"
+
+
+def _environments_run() -> str:
+    from ottrpo.envs import catalogue
+
+    names = ("CliffWalking-v1", "Hopper-v5")
+    for name in names:
+        env = catalogue.make(name)
+        env.reset(seed=0)
+        env.action_space.seed(0)
+        for _ in range(10):
+            env.step(env.action_space.sample())
+        env.close()
+    return f"{' and '.join(names)} step"
+
+
+def _disk_is_writable() -> str:
+    """A megabyte, written through to the disk."""
+    with tempfile.NamedTemporaryFile(dir=os.getcwd(), prefix=".ottrpo-doctor-") as file:
+        began = time.perf_counter()
+        file.write(b"\0" * 2**20)
+        file.flush()
+        os.fsync(file.fileno())
+        seconds = time.perf_counter() - began
+    return f"1 MiB in {1000 * seconds:.0f} ms"
+
+
+SELF_TESTS: dict[str, Callable[[], str]] = {
+    "dual": _dual_is_exact,
+    "environments": _environments_run,
+    "disk": _disk_is_writable,
+}
+
+
+def _as_text(report: dict[str, Any]) -> str:
+    lines = ["versions"]
+    lines += [
+        f"  {name:<18} {found or 'not installed'}" for name, found in report["versions"].items()
+    ]
+    hardware = report["hardware"]
+    lines += [
+        "hardware",
+        f"  {hardware['processor']}, {hardware['cores']} cores, {hardware['system']}",
+        "threads",
+        *(f"  {name:<22} {value}" for name, value in hardware["threads"].items()),
+        "devices",
+        *(f"  {name:<18} {value}" for name, value in report["devices"].items()),
+        "self-test",
+    ]
+    for name, outcome in report["self_test"].items():
+        verdict = "ok" if outcome["passed"] else "FAILED"
+        lines.append(f"  {name:<18} {verdict} in {outcome['seconds']:.2f} s: {outcome['told']}")
+    return "\n".join(lines)

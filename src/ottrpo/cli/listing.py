@@ -1,0 +1,66 @@
+"""``ottrpo list``."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class List:
+    """List costs, agents with their configurations, environments, studies and benchmarks."""
+
+    json: bool = False
+    """print one object instead"""
+
+    def run(self) -> int:
+        """Collect and print."""
+        catalogue = _collect()
+        if self.json:
+            print(json.dumps(catalogue, indent=2))
+            return 0
+        for title, rows in catalogue.items():
+            print(title)
+            width = max((len(name) for name in rows), default=0)
+            for name, text in rows.items():
+                print(f"  {name:<{width}}  {_flat(text)}".rstrip())
+            if not rows:
+                print("  none yet")
+        return 0
+
+
+def _collect() -> dict[str, dict[str, Any]]:
+    from ottrpo.core.cost_data import COST_KINDS
+    from ottrpo.envs.catalogue import CATALOGUE
+    from ottrpo.experiments import registry
+
+    return {
+        "costs": {name: _first_line(kind) for name, kind in COST_KINDS.items()},
+        "agents": {
+            entry.key: {
+                "name": entry.name,
+                "description": entry.description,
+                "configurations": registry.configurations(entry),
+            }
+            for entry in registry.agents()
+        },
+        "environments": {
+            entry.env_id: {"paper": entry.paper_id, "difference": entry.difference}
+            for entry in CATALOGUE
+        },
+        "studies": {name: study.description for name, study in registry.studies().items()},
+        "benchmarks": registry.benchmarks(),
+    }
+
+
+def _first_line(described: type) -> str:
+    return (described.__doc__ or "").strip().splitlines()[0]
+
+
+def _flat(text: Any) -> str:
+    if isinstance(text, str):
+        return text
+    if "configurations" in text:
+        configurations = ", ".join(text["configurations"]) or "none"
+        return f"{text['description']} (--agent {text['name']}; --config {configurations})"
+    parts = [f"in the paper {text['paper']}" if text["paper"] else "", text["difference"]]
+    return "; ".join(part for part in parts if part)

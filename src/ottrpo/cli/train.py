@@ -1,0 +1,156 @@
+"""``ottrpo train``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from .options import mistakes
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ottrpo.experiments.spec import RunSpec
+    from ottrpo.experiments.store import RunDirectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """Train an agent on an environment, evaluate it by the paper's protocol, and keep the run.
+
+    Prints the score beside the one in the paper. The run directory holds manifest.json,
+    metrics.jsonl, evaluations.jsonl, a picture of the learning curve and the trained agent.
+    """
+
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+    """a Gymnasium id; the paper's retired ids are translated, and that is said"""
+    agent: str = "ottrpo"
+    """who learns; `ottrpo list` names them"""
+    config: str = "default"
+    """a named configuration of that agent"""
+    seed: int = 0
+    """of everything random in training"""
+    steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """environment steps; by default what the configuration says"""
+    set: Annotated[
+        tuple[tuple[str, ...], ...],
+        tyro.conf.UseAppendAction,
+        tyro.conf.arg(metavar="KEY=VALUE", help_behavior_hint=""),
+    ] = ()
+    """settings laid over the configuration, e.g. --set radius=0.02 cost=binary"""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """the run directory; by default a new one under runs/"""
+
+    def run(self) -> int:
+        """Resolve, train, evaluate, tell."""
+        from rich.console import Console
+
+        from ottrpo.envs import catalogue
+        from ottrpo.experiments import run as runner
+        from ottrpo.experiments.store import RunDirectory
+
+        console = Console(soft_wrap=True, highlight=False)
+        with mistakes():
+            spec = runner.plan_run(
+                self.env,
+                agent=self.agent,
+                config=self.config,
+                seed=self.seed,
+                steps=self.steps,
+                overrides=[text for texts in self.set for text in texts],
+            )
+            agent = runner.build_agent(spec)
+            path = self.out or runner.default_directory(spec, Path("runs"))
+            directory = RunDirectory.create(path, runner.manifest(spec))
+        translation = catalogue.translation(self.env)
+        if translation:
+            console.print(translation, markup=False)
+        console.print(
+            f"{spec.agent} ({spec.config}) on {spec.environment}, seed {spec.seed}, "
+            f"{spec.steps:,} steps -> {path}",
+            markup=False,
+        )
+        with ProgressWatch(spec.steps, console) as watch:
+            runner.train(spec, agent, directory, watch)
+        _tell(spec, directory, agent, console)
+        return 0
+
+
+class ProgressWatch:
+    """A progress bar on a terminal; elsewhere a plain line at every tenth of training."""
+
+    def __init__(self, steps: int, console: "Console") -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._steps = steps
+        self._console = console
+        self._tenths = 0
+        self._return = ""
+        self._bar = Progress(
+            TextColumn("{task.percentage:>3.0f} %"),
+            BarColumn(),
+            TextColumn("{task.completed:,.0f} steps"),
+            TextColumn("{task.fields[speed]}"),
+            TextColumn("{task.fields[last]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=steps, speed="", last="")
+
+    def __enter__(self) -> "ProgressWatch":
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def update(self, timestep: int) -> None:
+        """Move the bar."""
+        task = self._bar.tasks[0]
+        speed = f"{task.speed:,.0f} steps/s" if task.speed else ""
+        done = min(timestep, self._steps)
+        self._bar.update(self._task, completed=done, speed=speed, last=self._return)
+
+    def evaluation(self, record: Mapping[str, Any]) -> None:
+        """Show the last return."""
+        mean = sum(record["returns"]) / len(record["returns"])
+        kind = "deterministic" if record["deterministic"] else "sampled"
+        self._return = f"return {mean:,.1f}"
+        tenths = 10 * record["mark"] // self._steps
+        if not self._console.is_terminal and tenths > self._tenths:
+            self._tenths = tenths
+            line = f"{record['timestep']:>12,} steps  {self._return} ({kind})"
+            self._console.print(line, markup=False)
+
+
+def _tell(spec: "RunSpec", directory: "RunDirectory", agent: Any, console: "Console") -> None:
+    from ottrpo.experiments.protocol import score
+    from ottrpo.experiments.published import trained_score
+    from ottrpo.reports.curve import draw_learning_curve
+
+    evaluations = directory.evaluations()
+    paper = trained_score(spec.environment, spec.agent)
+    for deterministic in spec.protocol.deterministic:
+        ours = score(evaluations, spec.steps, deterministic=deterministic)
+        if ours is not None:
+            kind = "deterministic" if deterministic else "sampled"
+            console.print(
+                f"score {ours.mean:,.2f} ± {ours.std_time:,.2f} over time ({kind} actions, "
+                f"{ours.evaluations} evaluations of {spec.protocol.episodes} episodes in the last "
+                "tenth)",
+                markup=False,
+            )
+    if paper is not None:
+        console.print(f"paper {paper.score:,.0f} ± {paper.spread:,.0f}", markup=False)
+    picture = directory.path / "learning_curve.png"
+    draw_learning_curve(evaluations, picture, paper=None if paper is None else paper.score)
+    console.print(f"learning curve: {picture}", markup=False)

@@ -1,0 +1,1 @@
+"""Runs: what they are (spec), who does them (registry), how (run), where they are kept (store)."""

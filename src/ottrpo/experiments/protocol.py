@@ -1,0 +1,69 @@
+"""When a run is evaluated, and what its score is.
+
+The paper averages evaluations of ten episodes over the last tenth of training. How often it
+evaluated, and whether actions were sampled, it does not say; the choices here are ours.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+from typing import Any
+
+LAST_TENTH = 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """When and how a run is evaluated.
+
+    Attributes:
+        name: of the protocol.
+        episodes: of one evaluation.
+        percents: when to evaluate, in percent of training.
+        deterministic: for each way to act, whether it takes the policy's mode; else it samples.
+    """
+
+    name: str
+    episodes: int
+    percents: tuple[int, ...]
+    deterministic: tuple[bool, ...]
+
+    def marks(self, steps: int) -> list[int]:
+        """The steps at which to evaluate, ascending; the last one is the end of training."""
+        return sorted({max(1, round(steps * percent / 100)) for percent in self.percents})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """Mean return over the evaluations of the last tenth, and its spread over time."""
+
+    mean: float
+    std_time: float
+    evaluations: int
+
+
+def paper_protocol(*, finite: bool) -> Protocol:
+    """Ten episodes an evaluation: 100 evaluations of finite problems, with sampled actions.
+
+    Continuous problems, where an episode is dear, are evaluated at every 5 % up to 90 % and at
+    every 1 % after it, with and without the policy's noise.
+    """
+    if finite:
+        every = tuple(range(1, 101))
+        return Protocol(name="paper", episodes=10, percents=every, deterministic=(False,))
+    percents = (*range(5, 91, 5), *range(91, 101))
+    return Protocol(name="paper", episodes=10, percents=percents, deterministic=(True, False))
+
+
+def score(
+    evaluations: Iterable[Mapping[str, Any]], steps: int, *, deterministic: bool
+) -> Score | None:
+    """The score of a run of ``steps`` steps; None if it has no evaluation in the last tenth."""
+    mean_t = [
+        fmean(record["returns"])
+        for record in evaluations
+        if record["deterministic"] == deterministic and record["mark"] > LAST_TENTH * steps
+    ]
+    if not mean_t:
+        return None
+    return Score(mean=fmean(mean_t), std_time=pstdev(mean_t), evaluations=len(mean_t))

@@ -1,0 +1,77 @@
+"""What a run was made with: versions, hardware, commit. No names of machines or people."""
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ottrpo import __version__
+from ottrpo.threads import THREAD_VARIABLES
+
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "numba",
+    "gymnasium",
+    "mujoco",
+    "jax",
+    "jaxlib",
+    "equinox",
+    "optax",
+    "torch",
+    "stable-baselines3",
+    "sb3-contrib",
+)
+
+
+def versions() -> dict[str, str | None]:
+    """The versions of everything that may change a number; None if not installed."""
+    found: dict[str, str | None] = {"ottrpo": __version__, "python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def hardware() -> dict[str, Any]:
+    """The kind of machine."""
+    return {
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": {name: os.environ.get(name) for name in THREAD_VARIABLES},
+    }
+
+
+def commit() -> str | None:
+    """The commit of the source tree, with ``+`` if it has changes; None outside a repository."""
+    here = Path(__file__).parent
+    try:
+        head = _git(here, "rev-parse", "HEAD")
+        tracked = _git(here, "ls-files", "--error-unmatch", Path(__file__).name)
+        changed = _git(here, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return None if not tracked else head + ("+" if changed else "")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=10
+    )
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor()

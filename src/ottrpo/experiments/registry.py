@@ -1,0 +1,188 @@
+"""Which agents, configurations and studies there are.
+
+Two classes carry the name ``ottrpo``: one for finite problems and one for all others. Which of
+them trains is decided by the environment's spaces.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from ottrpo.core.checks import require
+from ottrpo.core.cost_data import cost_from_data
+
+from .spec import configuration_names
+
+CONFIGS = Path(__file__).parent / "configs"
+# Keywords that are no settings: the runner gives them itself, or they don't change the result.
+_NOT_SETTINGS = {"self", "env", "seed", "verbose", "tensorboard_log", "device", "_init_setup_model"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentEntry:
+    """One agent class.
+
+    Attributes:
+        key: unique; also the folder of its configurations.
+        name: on the command line.
+        module: where the class lives.
+        class_name: what it is called there.
+        finite: whether it needs Discrete observations and actions.
+        description: one line.
+    """
+
+    key: str
+    name: str
+    module: str
+    class_name: str
+    finite: bool
+    description: str
+
+    @property
+    def config_folder(self) -> Path:
+        """Where the TOML files of this agent are."""
+        return CONFIGS / self.key
+
+    def load(self) -> type[Any]:
+        """The class."""
+        agent_class: type[Any] = getattr(import_module(self.module), self.class_name)
+        return agent_class
+
+    def known_settings(self) -> list[str]:
+        """The constructor's keywords that a configuration may set."""
+        parameters = inspect.signature(self.load()).parameters.values()
+        named = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
+        return sorted(named - _NOT_SETTINGS)
+
+    def build(self, env: Any, settings: Mapping[str, Any], seed: int) -> Any:
+        """The agent, ready to learn."""
+        keywords = dict(settings)
+        if "cost" in keywords:
+            keywords["cost"] = cost_from_data(keywords["cost"])
+        agent_class = self.load()
+        if "policy" in inspect.signature(agent_class).parameters:
+            policy = keywords.pop("policy", "MlpPolicy")
+            return agent_class(policy, env, seed=seed, **keywords)
+        return agent_class(env, seed=seed, **keywords)
+
+
+_ALL_AGENTS = (
+    AgentEntry(
+        key="tabular-ottrpo",
+        name="ottrpo",
+        module="ottrpo.tabular.agents",
+        class_name="TabularOTTRPO",
+        finite=True,
+        description="OT-TRPO on finite problems: exact dual, mass splitting",
+    ),
+    AgentEntry(
+        key="ottrpo",
+        name="ottrpo",
+        module="ottrpo.agents.ottrpo",
+        class_name="OTTRPO",
+        finite=False,
+        description="OT-TRPO with networks: continuous control, images, discrete actions",
+    ),
+    AgentEntry(
+        key="wpo",
+        name="wpo",
+        module="ottrpo.tabular.agents",
+        class_name="WPO",
+        finite=True,
+        description="WPO (Song et al.): one transport map, no mass splitting",
+    ),
+)
+
+
+def agents() -> list[AgentEntry]:
+    """The agents that this installation has."""
+    return [entry for entry in _ALL_AGENTS if _exists(entry.module)]
+
+
+def agent_by_key(key: str) -> AgentEntry:
+    """The agent that a manifest names."""
+    for entry in agents():
+        if entry.key == key:
+            return entry
+    raise ValueError(f"there is no agent {key!r}; known: {', '.join(a.key for a in agents())}")
+
+
+def agent_for(name: str, environment: str, *, finite: bool) -> AgentEntry:
+    """The agent ``name`` for an environment with finite, or other, spaces."""
+    names = sorted({entry.name for entry in agents()})
+    if name not in names:
+        close = get_close_matches(name, names, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(f"{name!r} is not an agent; {hint}known: {', '.join(names) or 'none'}")
+    # the class for finite problems comes first where both would do
+    fitting = [e for e in agents() if e.name == name and (finite or not e.finite)]
+    require(
+        bool(fitting),
+        f"{name} is for environments with Discrete observations and actions, {environment} has "
+        f"others; agents for it: {', '.join(e.name for e in agents() if not e.finite) or 'none'}",
+    )
+    return fitting[0]
+
+
+def configurations(entry: AgentEntry) -> list[str]:
+    """The names of an agent's configurations."""
+    return configuration_names(entry.config_folder)
+
+
+class Study(Protocol):
+    """Many runs that answer one question."""
+
+    @property
+    def description(self) -> str:
+        """What it shows, in one line."""
+
+    def run(self, *, seeds: int | None, workers: int, out: Path, steps: int | None) -> int:
+        """Do what is missing and return the exit code."""
+
+
+_STUDY_MODULES = ("ottrpo.experiments.tabular_studies",)
+
+
+def studies() -> dict[str, Study]:
+    """The studies that this installation has, by name."""
+    found: dict[str, Study] = {}
+    for module in _STUDY_MODULES:
+        if _exists(module):
+            found |= import_module(module).STUDIES
+    return found
+
+
+BENCHMARKS = {
+    "dual": "the exact dual against scipy's scalar minimiser",
+    "tabular": "finite problems against a loop over Gymnasium",
+    "train": "training against Stable-Baselines3",
+}
+
+
+def benchmarks() -> dict[str, str]:
+    """The benchmarks that this installation has, with what they measure."""
+    return {name: text for name, text in BENCHMARKS.items() if _exists(_benchmark_module(name))}
+
+
+def benchmark(name: str) -> Callable[[list[str]], int]:
+    """The entry point of a benchmark."""
+    known = benchmarks()
+    require(name in known, f"{name!r} is not a benchmark; known: {', '.join(known) or 'none'}")
+    main: Callable[[list[str]], int] = import_module(_benchmark_module(name)).main
+    return main
+
+
+def _benchmark_module(name: str) -> str:
+    return f"ottrpo.benchmarks.{name}"
+
+
+def _exists(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # its parent package is missing
+        return False

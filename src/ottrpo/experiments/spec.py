@@ -1,0 +1,177 @@
+"""What a run is, and how configuration files and overrides become one.
+
+A configuration is a TOML file with ``[settings]`` for every environment, ``[environments."ID"]``
+tables laid over them, and ``steps``. Keys are closed: what the agent's constructor does not take
+is refused, with the nearest name it does take.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from ottrpo.core.checks import require
+
+from .protocol import Protocol
+
+Settings = dict[str, Any]
+_FILE_KEYS = ("description", "extends", "steps", "settings", "environments")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One run, fully resolved: training it twice gives the same numbers.
+
+    Attributes:
+        environment: the installed Gymnasium id.
+        asked_environment: the id as the user wrote it.
+        agent: its name on the command line.
+        agent_key: the registry's key of the class that trains.
+        config: name of the configuration.
+        settings: the agent's constructor keywords, as plain data.
+        seed: of training; evaluations draw from streams of their own.
+        steps: environment steps to train for.
+        protocol: when and how the agent is evaluated.
+    """
+
+    environment: str
+    asked_environment: str
+    agent: str
+    agent_key: str
+    config: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int
+    steps: int
+    protocol: Protocol
+
+    def __post_init__(self) -> None:
+        require(self.seed >= 0, f"seed must not be negative, got {self.seed}")
+        require(self.steps > 0, f"steps must be positive, got {self.steps}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """A configuration file, with what it extends laid under it."""
+
+    name: str
+    description: str
+    settings: Settings
+    steps: int | None
+    environments: Mapping[str, Settings]
+
+    def settings_for(self, environment: str) -> Settings:
+        """The settings on ``environment``, without the number of steps."""
+        merged = merge(self.settings, self.environments.get(environment, {}))
+        merged.pop("steps", None)
+        return merged
+
+    def steps_for(self, environment: str) -> int | None:
+        """The number of steps on ``environment``, if the file says."""
+        steps: int | None = self.environments.get(environment, {}).get("steps", self.steps)
+        return steps
+
+
+def read_configuration(folder: Path, name: str) -> Configuration:
+    """The configuration ``name`` of the agent whose files are in ``folder``.
+
+    Raises:
+        ValueError: if there is no such file, or it is not a configuration.
+    """
+    return _read(folder, name, ())
+
+
+def configuration_names(folder: Path) -> list[str]:
+    """The configurations in ``folder``; ``default`` comes first."""
+    names = sorted(path.stem for path in folder.glob("*.toml"))
+    return sorted(names, key=lambda name: name != "default")
+
+
+def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> Settings:
+    """``over`` laid over ``under``; tables are merged key by key.
+
+    >>> merge({"a": 1, "b": {"c": 1}}, {"b": {"d": 2}})
+    {'a': 1, 'b': {'c': 1, 'd': 2}}
+    """
+    merged = dict(under)
+    for key, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = merge(merged[key], value) if both else value
+    return merged
+
+
+def parse_overrides(texts: Iterable[str]) -> Settings:
+    """Settings from ``key=value`` texts; values are TOML, and a bare word is a string.
+
+    >>> parse_overrides(["radius=0.4", "cost=binary", "policy_kwargs.log_std_init=-1"])
+    {'radius': 0.4, 'cost': 'binary', 'policy_kwargs': {'log_std_init': -1}}
+    """
+    settings: Settings = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        require(bool(equals and key.strip()), f"an override is written key=value, got {text!r}")
+        settings = merge(settings, _parse_override(key.strip(), value.strip()))
+    return settings
+
+
+def require_known(settings: Mapping[str, Any], known: Iterable[str], agent: str) -> None:
+    """Refuse the settings that ``agent`` does not have, naming the nearest one it has."""
+    names = sorted(known)
+    for key in settings:
+        if key not in names:
+            close = get_close_matches(key, names, n=1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            raise ValueError(
+                f"{key!r} is not a setting of {agent}; {hint}known: {', '.join(names)}"
+            )
+
+
+def _read(folder: Path, name: str, seen: tuple[str, ...]) -> Configuration:
+    names = configuration_names(folder)
+    if name not in names:
+        close = get_close_matches(name, names, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(
+            f"{name!r} is not a configuration of {folder.name}; {hint}known: {', '.join(names)}"
+        )
+    require(name not in seen, f"configurations extend each other in a circle: {(*seen, name)}")
+    path = folder / f"{name}.toml"
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path.name} is not valid TOML: {error}") from error
+    unknown = sorted(set(data) - set(_FILE_KEYS))
+    require(not unknown, f"{path.name}: unknown keys {unknown}; known: {', '.join(_FILE_KEYS)}")
+    settings, environments = data.get("settings", {}), data.get("environments", {})
+    steps = data.get("steps")
+    if "extends" in data:
+        base = _read(folder, data["extends"], (*seen, name))
+        settings, environments = (
+            merge(base.settings, settings),
+            merge(base.environments, environments),
+        )
+        steps = base.steps if steps is None else steps
+    return Configuration(
+        name=name,
+        description=data.get("description", ""),
+        settings=settings,
+        steps=steps,
+        environments=environments,
+    )
+
+
+def _parse_override(key: str, value: str) -> Settings:
+    try:
+        return tomllib.loads(f"{key} = {value}")
+    except tomllib.TOMLDecodeError:
+        pass
+    try:
+        return tomllib.loads(f"{key} = {_quoted(value)}")
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"can't read the override {key}={value}: {error}") from error
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

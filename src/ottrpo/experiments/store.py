@@ -1,0 +1,125 @@
+"""One directory per run: what was asked, what was measured, and the trained agent.
+
+``manifest.json`` is written once, before training. ``metrics.jsonl`` and ``evaluations.jsonl``
+only ever grow, one whole line at a time, so that a run that is killed loses at most the line it
+was writing. ``agent.*`` is the trained agent.
+"""
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ottrpo.core.checks import require
+
+MANIFEST = "manifest.json"
+METRICS = "metrics.jsonl"
+EVALUATIONS = "evaluations.jsonl"
+AGENT = "agent"
+
+
+class RunDirectory:
+    """A run on disk."""
+
+    def __init__(self, path: Path, manifest: Mapping[str, Any]) -> None:
+        self.path = path
+        self.manifest = manifest
+
+    @classmethod
+    def create(cls, path: Path, manifest: Mapping[str, Any]) -> "RunDirectory":
+        """A new run; a directory that already holds one is refused, also in a race."""
+        path.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(_plain(manifest), indent=2, sort_keys=False) + "\n"
+        handle, temporary = tempfile.mkstemp(dir=path, prefix=".manifest-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            # a link, not a rename: it fails if another process was first
+            os.link(temporary, path / MANIFEST)
+        except FileExistsError as error:
+            raise ValueError(
+                f"{path} already holds a run; choose another --out, or remove it first"
+            ) from error
+        finally:
+            os.unlink(temporary)
+        os.chmod(path / MANIFEST, 0o644)
+        return cls(path, json.loads(text))
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDirectory":
+        """The run in ``path``."""
+        require(path.exists(), f"there is no directory {path}")
+        file = path / MANIFEST
+        require(
+            file.is_file(),
+            f"{path} is not a run: it has no {MANIFEST}; `ottrpo train` makes such directories",
+        )
+        try:
+            manifest = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{file} is not valid JSON: {error}") from error
+        require(isinstance(manifest, dict), f"{file} must hold one JSON object")
+        return cls(path, manifest)
+
+    @property
+    def agent_path(self) -> Path:
+        """Where the agent is saved; the agent adds its own suffix."""
+        return self.path / AGENT
+
+    @property
+    def finished(self) -> bool:
+        """Whether the trained agent has been saved, which is the last thing a run does."""
+        return any(self.path.glob(f"{AGENT}.*"))
+
+    def log_metrics(self, record: Mapping[str, Any]) -> None:
+        """Append one update."""
+        self._append(METRICS, record)
+
+    def log_evaluation(self, record: Mapping[str, Any]) -> None:
+        """Append one evaluation."""
+        self._append(EVALUATIONS, record)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All logged updates."""
+        return self._read(METRICS)
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """All evaluations."""
+        return self._read(EVALUATIONS)
+
+    def _append(self, name: str, record: Mapping[str, Any]) -> None:
+        line = json.dumps(_plain(record), allow_nan=False) + "\n"
+        with open(self.path / name, "ab", buffering=0) as file:
+            file.write(line.encode())
+
+    def _read(self, name: str) -> list[dict[str, Any]]:
+        path = self.path / name
+        if not path.exists():
+            return []
+        # what follows the last line break was never finished
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+        records = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                records.append(json.loads(line))
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number} is not valid JSON: {error}") from error
+        return records
+
+
+def _plain(value: Any) -> Any:
+    """``value`` as JSON knows it; NaN and infinities, which it does not know, become null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

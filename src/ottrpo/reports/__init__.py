@@ -1,0 +1,1 @@
+"""Pictures and tables: pure functions of what runs have written."""

@@ -1,0 +1,121 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ottrpo.cli import VERBS, main
+
+
+def test_help_lists_every_verb(capsys):
+    assert main(["--help"]) == 0
+    told = capsys.readouterr().out
+    assert all(f"  {verb}" in told for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(verb, capsys):
+    assert main([verb, "--help"]) == 0
+    assert f"usage: ottrpo {verb}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "a verb is missing"),
+        (["slove"], "did you mean 'solve'?"),
+        (["solve"], "PROBLEM"),
+        (["solve", "a.json", "b.json"], "b.json"),
+        (["solve", "no-such-file.json"], "no-such-file.json: No such file"),
+        (["train"], "ENV"),
+        (["train", "CliffWalking-v1", "--sed", "3"], "--seed"),
+        (["train", "CliffWalking-v1", "--seed", "x"], "--seed"),
+        (["evaluate", "no-such-run"], "no directory no-such-run"),
+        (["evaluate", ".", "--episodes", "0"], "--episodes must be at least 1, got 0"),
+        (["reproduce", "no-such-study"], "'no-such-study' is not a study"),
+        (["reproduce", "smoke", "--seeds", "0"], "--seeds must be at least 1, got 0"),
+        (["bench", "no-such-benchmark"], "'no-such-benchmark' is not a benchmark"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line_with_exit_code_2(arguments, told, capsys):
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert told in captured.err
+    assert captured.err.startswith("ottrpo: ")
+    assert captured.err.count("\n") == 1
+
+
+def test_anything_else_that_goes_wrong_is_exit_code_1(monkeypatch, capsys):
+    def broken(self):
+        raise RuntimeError("the roof is off")
+
+    monkeypatch.setattr("ottrpo.cli.listing.List.run", broken)
+    assert main(["list"]) == 1
+    assert "the roof is off" in capsys.readouterr().err
+
+
+def test_an_interruption_is_exit_code_1_without_a_traceback(monkeypatch, capsys):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ottrpo.cli.listing.List.run", interrupted)
+    assert main(["list"]) == 1
+    assert capsys.readouterr().err == "ottrpo: interrupted\n"
+
+
+def test_version(capsys):
+    from ottrpo import __version__
+
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"ottrpo {__version__}\n"
+
+
+def test_list_tells_what_there_is(capsys):
+    assert main(["list"]) == 0
+    text = capsys.readouterr().out
+    assert main(["list", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert set(data) == {"costs", "agents", "environments", "studies", "benchmarks"}
+    assert {"binary", "squared-euclidean", "table"} <= set(data["costs"])
+    assert data["environments"]["Taxi-v4"]["paper"] == "Taxi-v3"
+    for names in data.values():
+        assert all(name in text for name in names)
+
+
+def test_list_shows_agents_with_their_configurations(counting, capsys):
+    assert main(["list", "--json"]) == 0
+    agents = json.loads(capsys.readouterr().out)["agents"]
+    assert agents["counting"]["configurations"] == ["default", "slow"]
+
+
+def test_doctor_finds_this_installation_well(capsys):
+    assert main(["doctor", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["versions"]["numpy"]
+    assert report["hardware"]["cores"] >= 1
+    assert "cpu" in report["devices"]["torch"]
+    assert all(outcome["passed"] for outcome in report["self_test"].values())
+
+
+def test_doctor_says_what_is_broken_and_exits_with_1(monkeypatch, capsys):
+    def broken():
+        raise ArithmeticError("two and two are five")
+
+    monkeypatch.setattr("ottrpo.cli.doctor.SELF_TESTS", {"sums": broken})
+    monkeypatch.setattr("ottrpo.cli.doctor._devices", dict)
+    assert main(["doctor"]) == 1
+    assert "FAILED" in (told := capsys.readouterr().out)
+    assert "two and two are five" in told
+
+
+def test_the_command_line_asks_for_one_thread_before_numpy_is_loaded():
+    program = (
+        "import sys, os; from ottrpo.cli import main; main(['--version']);"
+        "assert 'numpy' not in sys.modules; print(os.environ['OMP_NUM_THREADS'])"
+    )
+    environment = {"PATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+    )
+    assert done.stdout.splitlines()[-1:] == ["1"], done.stderr

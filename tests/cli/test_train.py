@@ -1,0 +1,82 @@
+import json
+
+import pytest
+
+from ottrpo.cli import main
+
+
+def train(*arguments):
+    return main(["train", "CliffWalking-v0", "--agent", "counting", *arguments])
+
+
+def test_training_writes_a_run_and_prints_the_score(counting, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert train("--out", str(out), "--set", "stride=5", "cost=binary", "--steps", "500") == 0
+    told = capsys.readouterr().out
+    assert "CliffWalking-v0 is retired; using CliffWalking-v1" in told
+    # the counting agent returns its step: marks 455..500 in steps of 5
+    assert "score 477.50 ± 14.36 over time (sampled actions, 10 evaluations" in told
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["settings"] == {"stride": 5, "cost": "binary"}
+    assert {path.name for path in out.iterdir()} == {
+        "manifest.json",
+        "metrics.jsonl",
+        "evaluations.jsonl",
+        "learning_curve.png",
+        "agent.json",
+    }
+
+
+def test_the_score_stands_beside_the_paper_s(counting, monkeypatch, tmp_path, capsys):
+    from ottrpo.experiments import published
+
+    monkeypatch.setattr(
+        published, "trained_score", lambda environment, agent: published.Published(-14.0, 2.0)
+    )
+    assert train("--out", str(tmp_path / "run"), "--steps", "100") == 0
+    assert "paper -14 ± 2" in capsys.readouterr().out
+
+
+def test_a_run_can_be_evaluated(counting, tmp_path, capsys):
+    out = str(tmp_path / "run")
+    assert train("--out", out, "--steps", "100") == 0
+    capsys.readouterr()
+    assert main(["evaluate", out, "--episodes", "3", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report == {"mean": 105.0, "std": 0.0, "episodes": 3, "returns": [105.0] * 3}
+    assert main(["evaluate", out]) == 0
+    assert "counting on CliffWalking-v1: 105.00 ± 0.00 over 10" in capsys.readouterr().out
+
+
+def test_two_runs_never_share_a_directory(counting, tmp_path, capsys):
+    out = str(tmp_path / "run")
+    assert train("--out", out, "--steps", "100") == 0
+    assert train("--out", out, "--steps", "100") == 2
+    assert "already holds a run" in capsys.readouterr().err
+
+
+def test_without_out_a_run_goes_under_runs(counting, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert train("--steps", "100", "--seed", "4") == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.name.startswith("CliffWalking-v1__counting__default__seed4__")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--set", "strid=1"], "did you mean 'stride'?"),
+        (["--set", "stride"], "key=value"),
+        (["--set", "stride=0"], "stride must be at least 1, got 0"),
+        (["--set", "cost=bin"], "'bin' is not a cost"),
+        (["--config", "fast"], "'fast' is not a configuration"),
+        (["--steps", "-3"], "steps must be positive, got -3"),
+    ],
+)
+def test_a_mistake_leaves_nothing_behind(counting, arguments, told, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert train("--out", str(out), *arguments) == 2
+    captured = capsys.readouterr()
+    assert told in captured.err
+    assert captured.err.count("\n") == 1
+    assert not out.exists()

@@ -1,0 +1,38 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottrpo.experiments import registry
+
+CONFIG = """
+description = "for tests"
+steps = 1000
+[settings]
+stride = 7
+[environments."Taxi-v4"]
+stride = 30
+steps = 600
+"""
+
+
+@pytest.fixture
+def counting(monkeypatch, tmp_path):
+    """The registry with nothing in it but the counting agent and its configurations."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "experiments"))
+    configs = tmp_path / "configs" / "counting"
+    configs.mkdir(parents=True)
+    (configs / "default.toml").write_text(CONFIG)
+    (configs / "slow.toml").write_text('extends = "default"\n[settings]\nstride = 3\n')
+    entry = registry.AgentEntry(
+        key="counting",
+        name="counting",
+        module="counting_agent",
+        class_name="CountingAgent",
+        finite=True,
+        description="counts",
+    )
+    monkeypatch.setattr(registry, "_ALL_AGENTS", (entry,))
+    monkeypatch.setattr(registry, "CONFIGS", tmp_path / "configs")
+    yield entry
+    sys.modules.pop("counting_agent", None)

@@ -1,0 +1,90 @@
+import pytest
+
+from ottrpo.experiments.spec import (
+    configuration_names,
+    merge,
+    parse_overrides,
+    read_configuration,
+    require_known,
+)
+
+
+def write(folder, **files):
+    for name, text in files.items():
+        (folder / f"{name}.toml").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("radius=0.4", {"radius": 0.4}),
+        ("n=3", {"n": 3}),
+        ("keep=true", {"keep": True}),
+        ("target=max", {"target": "max"}),
+        ('target="max"', {"target": "max"}),
+        ("cost={kind = 'p-norm', p = 1}", {"cost": {"kind": "p-norm", "p": 1}}),
+        ("cost=[[0, 1], [2, 0]]", {"cost": [[0, 1], [2, 0]]}),
+        ("policy_kwargs.net_arch=[64, 64]", {"policy_kwargs": {"net_arch": [64, 64]}}),
+        ('name=C:\\a "b"', {"name": 'C:\\a "b"'}),
+        ("equation=a=b", {"equation": "a=b"}),
+    ],
+)
+def test_overrides_are_toml_and_bare_words_are_strings(text, expected):
+    assert parse_overrides([text]) == expected
+
+
+@pytest.mark.parametrize("text", ["radius", "=3", "", "two words=1", "a b", "x\ny=1\nz=2"])
+def test_what_is_no_override_is_refused(text):
+    with pytest.raises(ValueError, match="override"):
+        parse_overrides([text])
+
+
+def test_later_overrides_win_and_tables_grow():
+    assert parse_overrides(["a=1", "t.x=1", "t.y=2", "a=2"]) == {"a": 2, "t": {"x": 1, "y": 2}}
+
+
+def test_merge_leaves_its_arguments_alone():
+    under, over = {"t": {"a": 1}}, {"t": {"b": 2}}
+    assert merge(under, over) == {"t": {"a": 1, "b": 2}}
+    assert (under, over) == ({"t": {"a": 1}}, {"t": {"b": 2}})
+
+
+def test_an_environment_overrides_and_extension_lies_under(tmp_path):
+    write(
+        tmp_path,
+        default='steps = 10\n[settings]\na = 1\nb = 1\n[environments."E"]\nb = 2\nsteps = 20\n',
+        other='extends = "default"\ndescription = "text"\n[settings]\na = 3\n',
+    )
+    other = read_configuration(tmp_path, "other")
+    assert other.description == "text"
+    assert other.settings_for("E") == {"a": 3, "b": 2}
+    assert other.settings_for("F") == {"a": 3, "b": 1}
+    assert (other.steps_for("E"), other.steps_for("F")) == (20, 10)
+    assert configuration_names(tmp_path) == ["default", "other"]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("setings = 1", "unknown keys"),
+        ("steps = ", "not valid TOML"),
+        ('extends = "default"', "circle"),
+        ('extends = "nobody"', "not a configuration"),
+    ],
+)
+def test_a_bad_file_is_refused(tmp_path, text, complaint):
+    write(tmp_path, default=text)
+    with pytest.raises(ValueError, match=complaint):
+        read_configuration(tmp_path, "default")
+
+
+def test_an_unknown_configuration_is_refused_with_a_suggestion(tmp_path):
+    write(tmp_path, default="", paper="")
+    with pytest.raises(ValueError, match="did you mean 'paper'"):
+        read_configuration(tmp_path, "papper")
+
+
+def test_an_unknown_setting_is_refused_with_a_suggestion():
+    require_known({"radius": 1}, ["radius", "cost"], "ottrpo")
+    with pytest.raises(ValueError, match=r"'raduis' is not a setting of ottrpo; .*'radius'"):
+        require_known({"raduis": 1}, ["radius", "cost"], "ottrpo")

@@ -1,0 +1,61 @@
+import json
+import math
+
+import numpy as np
+import pytest
+
+from ottrpo.experiments.store import RunDirectory
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    run = RunDirectory.create(tmp_path / "a" / "run", {"seed": 3, "settings": {"x": (1, 2)}})
+    run.log_metrics({"loss": 0.5, "array": np.arange(2)})
+    run.log_evaluation({"returns": [np.float64(1.0), 2.0]})
+    run.log_evaluation({"returns": [math.nan, math.inf]})
+    again = RunDirectory.open(tmp_path / "a" / "run")
+    assert again.manifest == {"seed": 3, "settings": {"x": [1, 2]}}
+    assert again.metrics() == [{"loss": 0.5, "array": [0, 1]}]
+    assert again.evaluations() == [{"returns": [1.0, 2.0]}, {"returns": [None, None]}]
+    assert sorted(path.name for path in run.path.iterdir()) == [
+        "evaluations.jsonl",
+        "manifest.json",
+        "metrics.jsonl",
+    ]
+
+
+def test_a_second_run_in_the_same_directory_is_refused_and_the_first_stays(tmp_path):
+    RunDirectory.create(tmp_path, {"seed": 1})
+    with pytest.raises(ValueError, match="already holds a run"):
+        RunDirectory.create(tmp_path, {"seed": 2})
+    assert json.loads((tmp_path / "manifest.json").read_text()) == {"seed": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_a_torn_last_line_is_dropped_and_an_edited_line_is_named(tmp_path):
+    run = RunDirectory.create(tmp_path, {})
+    run.log_evaluation({"a": 1})
+    with open(tmp_path / "evaluations.jsonl", "a") as file:
+        file.write('{"a": 2')
+    assert run.evaluations() == [{"a": 1}]
+    (tmp_path / "evaluations.jsonl").write_text('{"a": 1}\nhello\n{"a": 3}\n')
+    with pytest.raises(ValueError, match="line 2"):
+        run.evaluations()
+
+
+def test_a_run_is_finished_when_its_agent_is_there(tmp_path):
+    run = RunDirectory.create(tmp_path, {})
+    assert not run.finished
+    run.agent_path.with_suffix(".safetensors").write_bytes(b"")
+    assert run.finished
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"), [(None, "is not a run"), ("{", "not valid JSON"), ("[]", "one JSON")]
+)
+def test_what_is_no_run_is_refused(tmp_path, text, complaint):
+    if text is not None:
+        (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(ValueError, match=complaint):
+        RunDirectory.open(tmp_path)
+    with pytest.raises(ValueError, match="no directory"):
+        RunDirectory.open(tmp_path / "missing")
