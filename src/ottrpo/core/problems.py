@@ -182,8 +182,8 @@ def finite_problem(
     cost_sab = cost_table(cost, *policy.shape)
     weight_sa = occupancy[:, None] * policy
     state_r, action_r = np.nonzero(weight_sa)
-    if state_r.size == 0:  # nothing was visited: every row is there, without weight, and stays
-        state_r, action_r = np.indices(policy.shape).reshape(2, -1)
+    if state_r.size == 0:  # nothing was visited: the rows are there, without weight, and stay
+        state_r, action_r = np.nonzero(policy)
     dual = DualProblem(
         weight_r=weight_sa[state_r, action_r],
         gain_rk=gain[state_r],
