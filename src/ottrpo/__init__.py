@@ -9,7 +9,11 @@ from typing import Any
 __version__ = "0.1.0"
 
 # public name -> module that defines it
-_HOME: dict[str, str] = {}
+_HOME: dict[str, str] = {
+    "OTTRPO": "ottrpo.agents.ottrpo",
+    "TabularOTTRPO": "ottrpo.tabular.agents",
+    "WPO": "ottrpo.tabular.agents",
+}
 
 __all__ = ["__version__", *_HOME]
 

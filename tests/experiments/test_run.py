@@ -93,6 +93,15 @@ def test_updates_are_logged_with_the_count_of_violations(counting, tmp_path):
     assert metrics[0] == metrics[0] | {"timestep": 7, "update": 1, "violations": 1, "ot/spent": 0.5}
     # 143 updates; those at odd multiples of 7 violate
     assert (metrics[-1]["update"], metrics[-1]["violations"]) == (143, 72)
+    assert [m["update"] for m in metrics] == list(range(1, 144))
+
+
+def test_a_long_run_logs_some_of_its_updates_and_always_the_last(counting, tmp_path):
+    _, _, directory, _ = trained(tmp_path, steps=20_002, overrides=["stride=3"])
+    updates = [m["update"] for m in directory.metrics()]
+    assert updates[-1] == 6668  # 20,004 steps
+    assert 900 < len(updates) < 1100
+    assert updates == sorted(set(updates))
 
 
 def test_evaluation_seeds_differ_by_mark_and_by_seed_and_repeat(counting, tmp_path):

@@ -127,6 +127,7 @@ class _Recorder:
         self._updates = 0
         self._violations = 0
         self._next_log = 0.0
+        self._logged = 0
 
     def after_update(self, agent: Any) -> bool:
         """Called by the agent after every update; training goes on."""
@@ -144,13 +145,15 @@ class _Recorder:
 
     def finish(self, agent: Any) -> None:
         """Log the last update, and evaluate the trained agent if no update passed the end."""
-        self._log(agent)
+        if self._logged < self._updates:
+            self._log(agent)
         if self._marks:
             self._evaluate(agent, self._spec.steps)
 
     def _log(self, agent: Any) -> None:
         timestep = int(agent.num_timesteps)
         self._next_log = timestep + self._spec.steps / LOGGED_UPDATES
+        self._logged = self._updates
         self._directory.log_metrics(
             {
                 "timestep": timestep,
