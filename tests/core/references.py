@@ -108,7 +108,7 @@ def finite_arguments(draw) -> Finite:
 
 @st.composite
 def dual_problems(draw, max_candidates: int = 6) -> DualProblem:
-    """Rows with any number of candidates, in any order, zero weights and duplicate costs included."""
+    """Rows with any number of candidates in any order, with zero weights and equal costs."""
     rows, candidates = draw(st.integers(1, 12)), draw(st.integers(1, max_candidates))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     gain_rk = rng.standard_normal((rows, candidates))

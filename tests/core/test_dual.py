@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pytest import approx
 from scipy.optimize import minimize_scalar
 
 from ottrpo.core import (
@@ -37,23 +36,23 @@ def test_finite_updates_are_optimal_and_feasible(arguments):  # thm:dual, cor:du
     problem, solution, new_sa = update.problem, update.solution, update.policy_sa
     atol = tolerance(problem.dual)
 
-    assert solution.value == approx(primal_by_linear_program(problem.dual), abs=atol)
+    assert solution.value == pytest.approx(primal_by_linear_program(problem.dual), abs=atol)
     checked = audit(problem, new_sa, solution.multiplier)
-    assert checked.gap == approx(0.0, abs=atol)
+    assert checked.gap == pytest.approx(0.0, abs=atol)
     assert checked.violation == 0.0
-    assert solution.spent == approx(checked.spent, rel=1e-9, abs=1e-12)
+    assert solution.spent == pytest.approx(checked.spent, rel=1e-9, abs=1e-12)
     pot = spent_by_pot(arguments.policy_sa, new_sa, arguments.occupancy_s, problem.cost_sab)
     assert pot <= arguments.radius * (1 + 1e-9) + 1e-12
     if solution.multiplier > 0:
-        assert solution.spent == approx(arguments.radius, rel=1e-9)
-        assert pot == approx(arguments.radius, rel=1e-9)
+        assert solution.spent == pytest.approx(arguments.radius, rel=1e-9)
+        assert pot == pytest.approx(arguments.radius, rel=1e-9)
 
     plan_sab = update.plan_sab
-    assert plan_sab.sum(axis=2) == approx(arguments.policy_sa, abs=1e-12)
-    assert plan_sab.sum(axis=1) == approx(new_sa, abs=1e-12)
+    assert plan_sab.sum(axis=2) == pytest.approx(arguments.policy_sa, abs=1e-12)
+    assert plan_sab.sum(axis=1) == pytest.approx(new_sa, abs=1e-12)
     assert plan_sab.min() >= 0
     paid = np.einsum("s,sab,sab->", arguments.occupancy_s, plan_sab, problem.cost_sab)
-    assert paid == approx(solution.spent, rel=1e-9, abs=1e-12)
+    assert paid == pytest.approx(solution.spent, rel=1e-9, abs=1e-12)
     unvisited_s = arguments.occupancy_s == 0
     assert (new_sa[unvisited_s] == arguments.policy_sa[unvisited_s]).all()
     if arguments.allowed_sa is not None:
@@ -65,18 +64,18 @@ def test_finite_updates_are_optimal_and_feasible(arguments):  # thm:dual, cor:du
 def test_any_rows_are_solved_to_optimality(problem):
     solution = solve_dual(problem)
     atol = tolerance(problem)
-    assert solution.value == approx(primal_by_linear_program(problem), abs=atol)
-    assert solution.value == approx(dual_value(problem, solution.multiplier), abs=atol)
+    assert solution.value == pytest.approx(primal_by_linear_program(problem), abs=atol)
+    assert solution.value == pytest.approx(dual_value(problem, solution.multiplier), abs=atol)
     row = np.arange(problem.rows)
     t, near, far = solution.split, solution.nearest_r, solution.farthest_r
     gain_r = t * problem.gain_rk[row, near] + (1 - t) * problem.gain_rk[row, far]
     cost_r = t * problem.cost_rk[row, near] + (1 - t) * problem.cost_rk[row, far]
-    assert problem.weight_r @ gain_r == approx(solution.value, abs=atol)
-    assert problem.weight_r @ cost_r == approx(solution.spent, rel=1e-9, abs=1e-12)
+    assert problem.weight_r @ gain_r == pytest.approx(solution.value, abs=atol)
+    assert problem.weight_r @ cost_r == pytest.approx(solution.spent, rel=1e-9, abs=1e-12)
     assert solution.spent <= problem.radius * (1 + 1e-12)
     assert solution.binding == (solution.multiplier > 0)
     if solution.binding:
-        assert solution.spent == approx(problem.radius, rel=1e-12)
+        assert solution.spent == pytest.approx(problem.radius, rel=1e-12)
 
 
 @settings(max_examples=300, deadline=None)
@@ -118,7 +117,7 @@ def test_pairs_are_solved_as_any_rows_are(problem):
     )
     pairs = solve_dual(problem)
     assert pairs.multiplier == general.multiplier
-    assert pairs.split == approx(general.split, rel=1e-12)
+    assert pairs.split == pytest.approx(general.split, rel=1e-12)
     assert (pairs.nearest_r == general.nearest_r % 2).all()
 
 
@@ -141,7 +140,7 @@ def test_narrowing_finds_what_sorting_finds(monkeypatch):
             patch.setattr(dual_module, "SORT_AT_MOST", 10**9)
             sorted_ = solve_dual(problem)
         assert narrowed.multiplier == sorted_.multiplier
-        assert narrowed.split == approx(sorted_.split, rel=1e-9)
+        assert narrowed.split == pytest.approx(sorted_.split, rel=1e-9)
         assert (narrowed.nearest_r == sorted_.nearest_r).all()
         assert (narrowed.farthest_r == sorted_.farthest_r).all()
 
@@ -155,7 +154,7 @@ def test_agrees_with_a_numerical_minimiser():
         0.1,
     )
     bounded = minimize_scalar(lambda x: dual_value(problem, x), bounds=(0, 50), method="bounded")
-    assert solve_dual(problem).multiplier == approx(bounded.x, rel=1e-3)
+    assert solve_dual(problem).multiplier == pytest.approx(bounded.x, rel=1e-3)
     assert solve_dual(problem).value <= bounded.fun + 1e-12
 
 
@@ -163,7 +162,7 @@ class TestEdges:
     def test_one_action_has_nowhere_to_go(self):
         solution = solve_dual(DualProblem([0.3, 0.7], [[1.0], [2.0]], [[0.0], [0.0]], 0.1))
         assert (solution.multiplier, solution.spent, solution.split) == (0.0, 0.0, 1.0)
-        assert solution.value == approx(0.3 * 1 + 0.7 * 2)
+        assert solution.value == pytest.approx(0.3 * 1 + 0.7 * 2)
 
     def test_equal_gains_move_nothing(self):
         solution = solve_dual(DualProblem([1.0], [[5.0, 5.0, 5.0]], [[1.0, 0.0, 2.0]], 10.0))
@@ -185,7 +184,7 @@ class TestEdges:
             DualProblem([0.5, 0.5], [[0, 1.0], [0, 2.0]], [[0, 1.0], [0, 1.0]], 1e-300)
         )
         assert solution.multiplier == 2.0
-        assert solution.spent == approx(1e-300, rel=1e-12)
+        assert solution.spent == pytest.approx(1e-300, rel=1e-12)
 
     def test_free_moves_are_taken_and_useless_ones_are_not(self):
         solution = solve_dual(DualProblem([1.0], [[0.0, 1.0, 2.0]], [[0.0, 0.0, 1.0]], 0.5))
@@ -228,8 +227,8 @@ class TestEdges:
         weight = np.full(50, 0.02)
         plain = solve_dual(DualProblem(weight, gain, cost, 0.1))
         scaled = solve_dual(DualProblem(weight, gain * scale, cost, 0.1))
-        assert scaled.multiplier == approx(plain.multiplier * scale, rel=1e-12)
-        assert scaled.value == approx(plain.value * scale, rel=1e-12)
+        assert scaled.multiplier == pytest.approx(plain.multiplier * scale, rel=1e-12)
+        assert scaled.value == pytest.approx(plain.value * scale, rel=1e-12)
         assert (scaled.nearest_r == plain.nearest_r).all()
 
     def test_a_million_rows(self):
@@ -239,8 +238,8 @@ class TestEdges:
         cost = np.column_stack([np.zeros(n), rng.random(n)])
         problem = DualProblem(np.full(n, 1 / n), gain, cost, 0.05)
         solution = solve_dual(problem)
-        assert solution.spent == approx(0.05, rel=1e-12)
-        assert solution.value == approx(dual_value(problem, solution.multiplier), rel=1e-12)
+        assert solution.spent == pytest.approx(0.05, rel=1e-12)
+        assert solution.value == pytest.approx(dual_value(problem, solution.multiplier), rel=1e-12)
 
     def test_shifts_per_row_change_nothing(self):
         rng = np.random.default_rng(4)
@@ -284,8 +283,8 @@ class TestLinearGain:
         cost_k = cost(np.zeros(2), grid)
         brute = solve_dual(DualProblem(weight, gradient @ grid.T, np.tile(cost_k, (4, 1)), radius))
         assert brute.value <= solution.value + 1e-12
-        assert brute.value == approx(solution.value, rel=1e-3)
-        assert brute.multiplier == approx(solution.multiplier, rel=0.02)
+        assert brute.value == pytest.approx(solution.value, rel=1e-3)
+        assert brute.multiplier == pytest.approx(solution.multiplier, rel=0.02)
         spacing = axis[1] - axis[0]
         assert np.abs(grid[brute.nearest_r[:3]] - solution.nearest_r[:3]).max() <= 2 * spacing
 
@@ -295,12 +294,16 @@ class TestLinearGain:
         problem = LinearProblem(weight, gradient, 0.2)
         solution = solve_dual(problem)
         displacement = solution.nearest_r
-        assert weight @ (displacement**2).sum(axis=1) == approx(0.2, rel=1e-12)
-        assert solution.spent == approx(0.2, rel=1e-12)
-        assert weight @ (gradient * displacement).sum(axis=1) == approx(solution.value, rel=1e-12)
-        assert solution.value == approx(dual_value(problem, solution.multiplier), rel=1e-12)
+        assert weight @ (displacement**2).sum(axis=1) == pytest.approx(0.2, rel=1e-12)
+        assert solution.spent == pytest.approx(0.2, rel=1e-12)
+        assert weight @ (gradient * displacement).sum(axis=1) == pytest.approx(
+            solution.value, rel=1e-12
+        )
+        assert solution.value == pytest.approx(dual_value(problem, solution.multiplier), rel=1e-12)
         # λ* = ½ √(mean |g|² / ε), written out
-        assert solution.multiplier == approx(0.5 * np.sqrt((gradient**2).sum(1).mean() / 0.2))
+        assert solution.multiplier == pytest.approx(
+            0.5 * np.sqrt((gradient**2).sum(1).mean() / 0.2)
+        )
 
     def test_no_gradient_no_move(self):
         solution = solve_dual(LinearProblem([1.0], [[0.0, 0.0]], 0.1))
