@@ -16,6 +16,7 @@ def test_training_writes_a_run_and_prints_the_score(counting, tmp_path, capsys):
     assert "CliffWalking-v0 is retired; using CliffWalking-v1" in told
     # the counting agent returns its step: marks 455..500 in steps of 5
     assert "score 477.50 ± 14.36 over time (sampled actions, 10 evaluations" in told
+    assert "→ ▒ ▒ ▒ ▒ ▒ ▒ ▒ ▒ ▒ ▒ G" in told  # the lowest row: start, cliff, goal
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["settings"] == {"stride": 5, "cost": "binary"}
     assert {path.name for path in out.iterdir()} == {

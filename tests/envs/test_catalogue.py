@@ -3,7 +3,7 @@
 import gymnasium
 import pytest
 
-from ottrpo.envs.catalogue import CATALOGUE, make, resolve, step_cap, translation
+from ottrpo.envs.catalogue import CATALOGUE, grid, make, resolve, step_cap, translation
 
 PAPER_IDS = {
     "CliffWalking-v0": "CliffWalking-v1",
@@ -59,3 +59,21 @@ def test_an_unknown_environment_is_refused_in_one_line(env_id):
 def test_an_argument_the_environment_does_not_have_is_refused():
     with pytest.raises(ValueError, match="no_such_argument"):
         make("CliffWalking-v1", no_such_argument=1)
+
+
+def test_the_grid_of_cliff_walking_is_the_environment_s():
+    env = make("CliffWalking-v1").unwrapped
+    drawn = grid("CliffWalking-v1")
+    assert drawn.columns == env.shape[1]
+    # each arrow points where the action leads from the middle of the grid
+    offset = {"↑": -12, "→": 1, "↓": 12, "←": -1}
+    for action, arrow in enumerate(drawn.arrows):
+        ((_, after, _, _),) = env.P[17][action]
+        assert after == 17 + offset[arrow]
+    # stepping onto the cliff costs 100 and leads back to the start; the goal ends the episode
+    cliff = [s for s, sign in drawn.signs.items() if sign == "▒"]
+    for state in cliff:
+        ((_, after, reward, _),) = env.P[state - 12][2]
+        assert (after, reward) == (36, -100)
+    assert env.P[35][2][0][1:] == (47, -1, True)
+    assert grid("Taxi-v4") is None

@@ -29,6 +29,9 @@ class CountingAgent:
         self.evaluation_seeds.append(seed)
         return np.full(episodes, float(self.num_timesteps))
 
+    def get_parameters(self):
+        return {"policy": np.tile([0.0, 1.0, 0.0, 0.0], (48, 1))}  # of CliffWalking: always right
+
     def save(self, path):
         state = {"num_timesteps": self.num_timesteps, "stride": self.stride}
         Path(f"{path}.json").write_text(json.dumps(state))

@@ -133,9 +133,11 @@ class ProgressWatch:
 
 
 def _tell(spec: "RunSpec", directory: "RunDirectory", agent: Any, console: "Console") -> None:
+    from ottrpo.envs import catalogue
     from ottrpo.experiments.protocol import score
     from ottrpo.experiments.published import trained_score
     from ottrpo.reports.curve import draw_learning_curve
+    from ottrpo.reports.grid import draw_policy
 
     evaluations = directory.evaluations()
     paper = trained_score(spec.environment, spec.agent)
@@ -151,6 +153,10 @@ def _tell(spec: "RunSpec", directory: "RunDirectory", agent: Any, console: "Cons
             )
     if paper is not None:
         console.print(f"paper {paper.score:,.0f} ± {paper.spread:,.0f}", markup=False)
+    grid = catalogue.grid(spec.environment)
+    if grid is not None:
+        console.print("the most probable action in each state:", markup=False)
+        console.print(draw_policy(agent.get_parameters()["policy"], grid), markup=False)
     picture = directory.path / "learning_curve.png"
     draw_learning_curve(evaluations, picture, paper=None if paper is None else paper.score)
     console.print(f"learning curve: {picture}", markup=False)

@@ -5,10 +5,26 @@ holds what is keyed by an environment's name, so that no algorithm needs to know
 """
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """How to draw a policy of a grid world.
+
+    Attributes:
+        columns: states are numbered row by row, this many to a row.
+        arrows: one character per action.
+        signs: states where no action is taken, and the character that stands for them.
+    """
+
+    columns: int
+    arrows: str
+    signs: Mapping[int, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +37,7 @@ class Entry:
         retired_ids: ids that no longer exist and stand for this environment.
         max_episode_steps: our cap where Gymnasium registers none; None keeps Gymnasium's.
         difference: what differs from the retired ids, in words.
+        grid: how to draw a policy; None if states are no grid.
     """
 
     env_id: str
@@ -28,12 +45,14 @@ class Entry:
     retired_ids: tuple[str, ...] = ()
     max_episode_steps: int | None = None
     difference: str = ""
+    grid: Grid | None = None
 
 
 # A policy that walks into a wall never leaves CliffWalking, which has no time limit of its own.
 # The paper's worst score, -5001, is what such a policy earns under a cap of 5001 steps.
 CLIFF_WALKING_CAP = 5001
 DEFAULT_CAP = CLIFF_WALKING_CAP
+_CLIFF = Grid(columns=12, arrows="↑→↓←", signs={**dict.fromkeys(range(37, 47), "▒"), 47: "G"})
 _MUJOCO = "MuJoCo's own bindings instead of mujoco-py"
 
 CATALOGUE: tuple[Entry, ...] = (
@@ -43,11 +62,13 @@ CATALOGUE: tuple[Entry, ...] = (
         retired_ids=("CliffWalking-v0",),
         max_episode_steps=CLIFF_WALKING_CAP,
         difference="same transition table; our cap of 5001 steps an episode",
+        grid=_CLIFF,
     ),
     Entry(
         env_id="CliffWalkingSlippery-v1",
         max_episode_steps=CLIFF_WALKING_CAP,
         difference="our cap of 5001 steps an episode",
+        grid=_CLIFF,
     ),
     Entry(
         env_id="Taxi-v4",
@@ -98,6 +119,12 @@ def paper_id(env_id: str) -> str | None:
     """
     entry = _BY_ID.get(env_id)
     return None if entry is None else entry.paper_id
+
+
+def grid(env_id: str) -> Grid | None:
+    """How to draw a policy of this environment, if it is a grid world we know."""
+    entry = _BY_ID.get(env_id)
+    return None if entry is None else entry.grid
 
 
 def step_cap(env_id: str) -> int:
