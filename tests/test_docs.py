@@ -1,0 +1,75 @@
+"""The documents tell the truth: their links lead somewhere, their examples run."""
+
+import ast
+import doctest
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from ottrpo.cli import VERBS
+from ottrpo.cli.problem_files import read_problem
+from ottrpo.core.cost_data import COST_KINDS, cost_from_data
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")])
+COMMAND_LINE = (ROOT / "docs" / "command_line.md").read_text()
+
+
+def names(pages):
+    return [str(page.relative_to(ROOT)) for page in pages]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        if not target.startswith("https://"):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+def test_python_examples_run(page):
+    assert doctest.testfile(str(page), module_relative=False).failed == 0
+
+
+def test_the_readme_has_examples():
+    assert (ROOT / "README.md").read_text().count(">>>") >= 5
+
+
+def test_every_problem_on_the_command_line_page_is_one():
+    blocks = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", COMMAND_LINE, re.S)]
+    costs = [block for block in blocks if "kind" in block]
+    problems = [block for block in blocks if "kind" not in block]
+    assert (len(problems), len(costs)) == (3, 1)
+    for problem in problems:
+        read_problem(problem)
+    cost_from_data(costs[0])
+
+
+def test_the_command_line_page_knows_every_verb_and_every_cost():
+    assert all(f"ottrpo {verb}" in COMMAND_LINE for verb in VERBS)
+    assert all(f"`{kind}`" in COMMAND_LINE for kind in COST_KINDS)
+
+
+def tests_in(path):
+    """Names of test functions, and of methods as Class::method."""
+    found = set()
+    for node in ast.parse((ROOT / path).read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            methods = [item.name for item in node.body if isinstance(item, ast.FunctionDef)]
+            found |= {f"{node.name}::{method}" for method in methods}
+    return found
+
+
+def test_every_erratum_names_tests_that_exist():
+    text = (ROOT / "docs" / "errata.md").read_text()
+    entries = re.split(r"^## ", text, flags=re.M)[1:]
+    assert len(entries) >= 9
+    for entry in entries:
+        nodes = re.findall(r"`(tests/[\w/]+\.py)::([\w:]+)`", entry)
+        assert nodes, f"no test is named in: {entry.splitlines()[0]}"
+        for path, name in nodes:
+            assert name in tests_in(path), f"{path} has no test {name}"
