@@ -52,7 +52,7 @@ def test_the_command_line_page_knows_every_verb_and_every_cost():
     assert all(f"`{kind}`" in COMMAND_LINE for kind in COST_KINDS)
 
 
-def tests_in(path):
+def named_in(path):
     """Names of test functions, and of methods as Class::method."""
     found = set()
     for node in ast.parse((ROOT / path).read_text()).body:
@@ -72,4 +72,4 @@ def test_every_erratum_names_tests_that_exist():
         nodes = re.findall(r"`(tests/[\w/]+\.py)::([\w:]+)`", entry)
         assert nodes, f"no test is named in: {entry.splitlines()[0]}"
         for path, name in nodes:
-            assert name in tests_in(path), f"{path} has no test {name}"
+            assert name in named_in(path), f"{path} has no test {name}"
