@@ -1,5 +1,6 @@
 """The package as a user meets it: quick to import, honest names, a wheel that works."""
 
+import shutil
 import subprocess
 import sys
 import time
@@ -65,7 +66,12 @@ def test_the_wheel_installs_into_a_clean_environment_and_answers(tmp_path):
     def run(*command):
         return subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
 
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path / "dist"), str(ROOT))
+    # a copy: building leaves a folder behind, which a later build would take for source
+    source = tmp_path / "source"
+    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("*.egg-info"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path / "dist"), str(source))
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     run(sys.executable, "-m", "venv", str(tmp_path / "venv"))
     python, ottrpo_command = (tmp_path / "venv" / "bin" / name for name in ("python", "ottrpo"))

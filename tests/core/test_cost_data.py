@@ -1,0 +1,77 @@
+import json
+import math
+
+import numpy as np
+import pytest
+
+from ottrpo.core import (
+    Binary,
+    Mahalanobis,
+    PNorm,
+    SquaredEuclidean,
+    StateCost,
+    TableCost,
+)
+from ottrpo.core.cost_data import COST_KINDS, cost_from_data, cost_to_data
+
+COSTS = [
+    Binary(),
+    SquaredEuclidean(),
+    PNorm(1),
+    PNorm(math.inf, power=2),
+    Mahalanobis([[2.0]]),
+    TableCost([[0, 1, 2], [3, 0, 4], [5, 6, 0]]),
+    0.5 * Binary(),
+    SquaredEuclidean() + 2.0 * PNorm(1),
+]
+
+
+@pytest.mark.parametrize("cost", COSTS, ids=repr)
+def test_a_cost_survives_a_file(cost):
+    data = json.loads(json.dumps(cost_to_data(cost), allow_nan=False))
+    again = cost_from_data(data)
+    assert type(again) is type(cost)
+    assert np.array_equal(again.matrix(3), cost.matrix(3))
+    assert cost_to_data(again) == cost_to_data(cost)
+
+
+def test_every_kind_is_covered_above():
+    assert {type(cost) for cost in COSTS} == set(COST_KINDS.values())
+
+
+def test_short_forms():
+    assert cost_from_data("binary") == Binary()
+    assert cost_from_data(Binary()) == Binary()
+    assert cost_from_data([[0, 2], [1, 0]]).matrix(2).tolist() == [[0, 2], [1, 0]]
+    assert cost_from_data({"kind": "p-norm", "p": "inf"}) == PNorm(math.inf)
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        ("binry", "did you mean 'binary'"),
+        ("__import__('os')", "is not a cost"),
+        ({}, "needs a 'kind'"),
+        ({"kind": 3}, "needs a 'kind'"),
+        ({"kind": "binary", "x": 1}, "'x' is not a field"),
+        ({"kind": "p-norm"}, "needs the fields"),
+        ({"kind": "p-norm", "p": [1]}, "must be a number"),
+        ({"kind": "p-norm", "p": 0.5}, "p must be at least 1"),
+        ({"kind": "scaled", "factor": 1}, "needs the fields"),
+        ({"kind": "scaled", "factor": 1, "cost": "nothing"}, "is not a cost"),
+        ({"kind": "summed", "first": "binary", "second": "squared-euclidean"}, "can't be summed"),
+        ([[0, 1]], "shape"),
+        (3, "shape"),
+        (None, "array of numbers|finite"),
+    ],
+)
+def test_what_is_no_cost_is_refused(data, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        cost_from_data(data)
+
+
+def test_a_function_can_t_be_written_down():
+    with pytest.raises(ValueError, match="use a table"):
+        cost_to_data(StateCost(lambda a, b, s: a != b, takes_labels=True))
+    with pytest.raises(ValueError, match="use a table"):
+        cost_to_data(2.0 * StateCost(lambda a, b, s: a != b, takes_labels=True))
