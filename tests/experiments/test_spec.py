@@ -1,3 +1,5 @@
+from typing import Any, Literal
+
 import pytest
 
 from ottrpo.experiments.spec import (
@@ -6,6 +8,7 @@ from ottrpo.experiments.spec import (
     parse_overrides,
     read_configuration,
     require_known,
+    require_types,
 )
 
 
@@ -69,6 +72,12 @@ def test_an_environment_overrides_and_extension_lies_under(tmp_path):
         ("setings = 1", "unknown keys"),
         ("steps = ", "not valid TOML"),
         ('extends = "default"', "circle"),
+        ("settings = 3", "tables"),
+        ("environments = 3", "tables"),
+        ("[environments]\nE = 3", "tables"),
+        ("steps = 1.5", "positive whole number, got 1.5"),
+        ('steps = "many"', "positive whole number, got 'many'"),
+        ('[environments."E"]\nsteps = 0', "positive whole number, got 0"),
         ('extends = "nobody"', "not a configuration"),
     ],
 )
@@ -88,3 +97,34 @@ def test_an_unknown_setting_is_refused_with_a_suggestion():
     require_known({"radius": 1}, ["radius", "cost"], "ottrpo")
     with pytest.raises(ValueError, match=r"'raduis' is not a setting of ottrpo; .*'radius'"):
         require_known({"raduis": 1}, ["radius", "cost"], "ottrpo")
+
+
+KINDS = {"n": int, "x": float, "on": bool, "name": str, "way": Literal["up", "down"], "any": Any}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n": 3, "x": 0.5, "on": True, "name": "a", "way": "up", "any": [1]},
+        {"x": 3},
+        {"unannotated": "anything"},
+    ],
+)
+def test_values_of_the_right_type_pass(settings):
+    require_types(settings, KINDS)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"n": 1.5}, "n must be a whole number, got 1.5"),
+        ({"n": True}, "n must be a whole number, got True"),
+        ({"x": "abc"}, "x must be a number, got 'abc'"),
+        ({"on": 1}, "on must be true or false, got 1"),
+        ({"name": 3}, "name must be a word, got 3"),
+        ({"way": "left"}, "way must be one of 'up', 'down', got 'left'"),
+    ],
+)
+def test_values_of_the_wrong_type_are_refused(settings, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        require_types(settings, KINDS)

@@ -53,11 +53,14 @@ class AgentEntry:
         agent_class: type[Any] = getattr(import_module(self.module), self.class_name)
         return agent_class
 
-    def known_settings(self) -> list[str]:
-        """The constructor's keywords that a configuration may set."""
+    def known_settings(self) -> dict[str, Any]:
+        """The constructor's keywords that a configuration may set, with their annotations."""
         parameters = inspect.signature(self.load()).parameters.values()
-        named = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
-        return sorted(named - _NOT_SETTINGS)
+        return {
+            p.name: p.annotation
+            for p in parameters
+            if p.name not in _NOT_SETTINGS and p.kind is not p.VAR_KEYWORD
+        }
 
     def build(self, env: Any, settings: Mapping[str, Any], seed: int) -> Any:
         """The agent, ready to learn."""

@@ -16,7 +16,14 @@ from ottrpo.envs import catalogue
 from . import provenance
 from .protocol import paper_protocol
 from .registry import agent_by_key, agent_for
-from .spec import RunSpec, merge, parse_overrides, read_configuration, require_known
+from .spec import (
+    RunSpec,
+    merge,
+    parse_overrides,
+    read_configuration,
+    require_known,
+    require_types,
+)
 from .store import RunDirectory
 
 # Updates are logged this often over a whole run; the last one always is.
@@ -54,7 +61,9 @@ def plan_run(
     entry = agent_for(agent, name, finite=finite)
     configuration = read_configuration(entry.config_folder, config)
     settings = merge(configuration.settings_for(name), parse_overrides(overrides))
-    require_known(settings, entry.known_settings(), agent)
+    known = entry.known_settings()
+    require_known(settings, known, agent)
+    require_types(settings, known)
     total = configuration.steps_for(name) if steps is None else steps
     if total is None:
         raise ValueError(f"the configuration {config!r} says no steps for {name}; give --steps N")

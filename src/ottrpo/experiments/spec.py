@@ -10,13 +10,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from ottrpo.core.checks import require
 
 from .protocol import Protocol
 
 Settings = dict[str, Any]
+# annotation -> (types that fit, in words)
+_PLAIN: dict[Any, tuple[tuple[type, ...], str]] = {
+    bool: ((bool,), "true or false"),
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    str: ((str,), "a word"),
+}
 _FILE_KEYS = ("description", "extends", "steps", "settings", "environments")
 
 
@@ -127,6 +134,27 @@ def require_known(settings: Mapping[str, Any], known: Iterable[str], agent: str)
             )
 
 
+def require_types(settings: Mapping[str, Any], annotations: Mapping[str, Any]) -> None:
+    """Refuse values whose type can't be right: a word for a number, a fraction for a count.
+
+    Only what is annotated as a plain number, word or choice is checked; the rest is the agent's.
+    """
+    for key, value in settings.items():
+        annotation = annotations.get(key)
+        if get_origin(annotation) is Literal:
+            choices = get_args(annotation)
+            require(value in choices, f"{key} must be one of {_words(choices)}, got {value!r}")
+        elif annotation in _PLAIN:
+            types, words = _PLAIN[annotation]
+            # Python counts True among the integers
+            fits = isinstance(value, types) and (annotation is bool or not isinstance(value, bool))
+            require(fits, f"{key} must be {words}, got {value!r}")
+
+
+def _words(choices: Iterable[Any]) -> str:
+    return ", ".join(map(repr, choices))
+
+
 def _read(folder: Path, name: str, seen: tuple[str, ...]) -> Configuration:
     names = configuration_names(folder)
     if name not in names:
@@ -145,6 +173,7 @@ def _read(folder: Path, name: str, seen: tuple[str, ...]) -> Configuration:
     require(not unknown, f"{path.name}: unknown keys {unknown}; known: {', '.join(_FILE_KEYS)}")
     settings, environments = data.get("settings", {}), data.get("environments", {})
     steps = data.get("steps")
+    _require_tables(path.name, settings, environments, steps)
     if "extends" in data:
         base = _read(folder, data["extends"], (*seen, name))
         settings, environments = (
@@ -159,6 +188,19 @@ def _read(folder: Path, name: str, seen: tuple[str, ...]) -> Configuration:
         steps=steps,
         environments=environments,
     )
+
+
+def _require_tables(file: str, settings: Any, environments: Any, steps: Any) -> None:
+    both = isinstance(settings, dict) and isinstance(environments, dict)
+    require(
+        both and all(isinstance(table, dict) for table in environments.values()),
+        f"{file}: settings, environments and each environment are tables",
+    )
+    for number in (steps, *(table.get("steps") for table in environments.values())):
+        require(
+            number is None or (isinstance(number, int) and number > 0),
+            f"{file}: steps must be a positive whole number, got {number!r}",
+        )
 
 
 def _parse_override(key: str, value: str) -> Settings:
