@@ -64,8 +64,10 @@ def _run(arguments: list[str]) -> int:
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise Mistake(f"{name!r} is not a verb; {hint}known: {', '.join(VERBS)}")
     module, class_name, _ = VERBS[name]
-    verb_type: type[Verb] = getattr(import_module(module), class_name)
-    verb = parse(verb_type, f"ottrpo {name}", rest)
+    verb_type = getattr(import_module(module), class_name)
+    own_parser = getattr(verb_type, "parse", None)
+    prog = f"ottrpo {name}"
+    verb: Verb | None = own_parser(prog, rest) if own_parser else parse(verb_type, prog, rest)
     return 0 if verb is None else verb.run()
 
 

@@ -1,11 +1,11 @@
 """``ottrpo bench``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import tyro
 
-from .options import mistakes
+from .options import mistakes, parse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,9 +13,14 @@ class Bench:
     """Measure speed, as ratios taken side by side in one run. `ottrpo list` names what there is."""
 
     benchmark: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK")]
-    """which one: dual, tabular, train"""
-    options: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="OPTIONS")] = ()
-    """options of the benchmark itself, after a --"""
+    """which one: dual, tabular, train; what follows it are the benchmark's own options"""
+    options: tyro.conf.Suppress[tuple[str, ...]] = ()
+
+    @classmethod
+    def parse(cls, prog: str, arguments: list[str]) -> "Bench | None":
+        """The first argument is ours, the rest is handed on."""
+        verb = parse(cls, prog, arguments[:1])
+        return verb and replace(verb, options=tuple(arguments[1:]))
 
     def run(self) -> int:
         """Hand over to the benchmark."""

@@ -1,0 +1,39 @@
+import sys
+import types
+
+import pytest
+
+from ottrpo.cli import main
+from ottrpo.experiments import registry
+
+
+@pytest.fixture
+def stopwatch(monkeypatch):
+    """A benchmark that only remembers what it was given."""
+    module = types.ModuleType("stopwatch")
+    module.given = []
+    module.main = lambda options: module.given.append(options) or 0
+    monkeypatch.setitem(sys.modules, "stopwatch", module)
+    monkeypatch.setattr(registry, "BENCHMARKS", {"stopwatch": "nothing"})
+    monkeypatch.setattr(registry, "_benchmark_module", lambda name: name)
+    monkeypatch.setattr(registry, "_exists", lambda name: name == "stopwatch")
+    return module
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [
+        ([], []),
+        (["--quick"], ["--quick"]),
+        (["--rows", "3", "x"], ["--rows", "3", "x"]),
+    ],
+)
+def test_a_benchmark_gets_the_options_after_its_name(stopwatch, arguments, given):
+    assert main(["bench", "stopwatch", *arguments]) == 0
+    assert stopwatch.given == [given]
+
+
+def test_an_unknown_benchmark_is_told_in_one_line(stopwatch, capsys):
+    assert main(["bench", "hourglass"]) == 2
+    told = capsys.readouterr().err
+    assert told == "ottrpo: 'hourglass' is not a benchmark; known: stopwatch\n"
