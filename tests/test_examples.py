@@ -1,0 +1,53 @@
+"""The example programs run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def run(name, *arguments, folder):
+    done = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning:__main__", EXAMPLES / name, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_solve_a_dual(tmp_path):
+    told = run("solve_a_dual.py", folder=tmp_path)
+    assert "spent 0.2000 of 0.2" in told
+    assert "violation 0.0" in told
+
+
+def test_train_on_tables(tmp_path):
+    told = run("train_on_tables.py", folder=tmp_path)
+    assert " 0 of them outside the trust region" in told
+    assert "returns [-13.0, -13.0, -13.0, -13.0, -13.0]" in told
+
+
+@pytest.mark.slow
+def test_shape_the_region(tmp_path):
+    assert " grouped: " in run("shape_the_region.py", folder=tmp_path)
+
+
+@pytest.mark.slow
+def test_train_with_callbacks(tmp_path):
+    told = run("train_with_callbacks.py", "4000", folder=tmp_path)
+    assert "'ot/violation': 0.0" in told
+
+
+def test_every_example_is_run_and_listed():
+    programs = {path.name for path in EXAMPLES.glob("*.py")}
+    here = Path(__file__).read_text()
+    listed = (EXAMPLES / "README.md").read_text()
+    assert programs
+    assert all(f'"{name}"' in here and f"({name})" in listed for name in programs)
