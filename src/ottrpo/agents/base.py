@@ -4,12 +4,9 @@ SB3 wraps environments, runs callbacks and writes logs; networks, acting, rollou
 those of `ottrpo.deep`. An agent adds `train`: what it learns from a rollout.
 """
 
-import io
 from abc import abstractmethod
-from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import gymnasium as gym
@@ -18,7 +15,7 @@ from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.utils import FloatSchedule, LinearSchedule
+from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecTransposeImage
 
 from ottrpo.deep import runtime
@@ -28,7 +25,7 @@ from ottrpo.deep.forward import evaluate_rows
 from ottrpo.deep.gae import generalised_advantage
 from ottrpo.deep.networks import Architecture, Networks
 from ottrpo.deep.normaliser import ObservationNormaliser, RewardNormaliser, RunningMoments
-from ottrpo.deep.observations import Encoded, ObservationLayout, observation_layout
+from ottrpo.deep.observations import Encoded, observation_layout
 from ottrpo.deep.rollout import Rollout, SingleSource, Source, Step, VectorSource, collect
 from ottrpo.deep.update import Learner, start
 
@@ -65,6 +62,8 @@ class Experience:
         target: targets of the value function.
         value: the value function's estimates.
         drawn: the actor's record, rows first.
+        state: the state as costs see it: its number if observations are numbers, else the raw
+            features.
     """
 
     flat: Array
@@ -73,6 +72,7 @@ class Experience:
     target: Array
     value: Array
     drawn: dict[str, Array]
+    state: Array
 
 
 class DeepAgent(BaseAlgorithm):
@@ -106,6 +106,7 @@ class DeepAgent(BaseAlgorithm):
         max_grad_norm: float,
         use_sde: bool,
         sde_sample_freq: int,
+        noise_color: float,
         normalize_obs: bool,
         normalize_reward: bool,
         clip_obs: float,
@@ -133,13 +134,14 @@ class DeepAgent(BaseAlgorithm):
             sde_sample_freq=sde_sample_freq,
         )
         self.jax_device = runtime.device_for(str(device))
-        self.n_steps = _at_least("n_steps", n_steps, 1)
-        self.batch_size = _at_least("batch_size", batch_size, 1)
-        self.n_epochs = _at_least("n_epochs", n_epochs, 1)
+        self.n_steps = at_least("n_steps", n_steps, 1)
+        self.batch_size = at_least("batch_size", batch_size, 1)
+        self.n_epochs = at_least("n_epochs", n_epochs, 1)
         self.gamma = _share("gamma", gamma)
         self.gae_lambda = _share("gae_lambda", gae_lambda)
         self.vf_coef = vf_coef
         self.max_grad_norm = max_grad_norm
+        self.noise_color = noise_color
         self.normalize_obs = normalize_obs
         self.normalize_reward = normalize_reward
         self.clip_obs = clip_obs
@@ -268,6 +270,7 @@ class DeepAgent(BaseAlgorithm):
             rows=source.rows,
             rng=self.rng,
             sde_sample_freq=self.sde_sample_freq,
+            noise_color=self.noise_color,
             masked=self._has_masks,
         )
         on_step = None
@@ -333,7 +336,13 @@ class DeepAgent(BaseAlgorithm):
             target=(advantage + value[:-1]).reshape(-1),
             value=value[:-1].reshape(-1),
             drawn={key: _merged(array) for key, array in rollout.drawn.items()},
+            state=self._states(rollout.flat[:-1].reshape(-1, features)),
         )
+
+    def _states(self, raw: Array) -> Array:
+        if isinstance(self.observation_space, spaces.Discrete):
+            return raw.argmax(1)
+        return raw.astype(np.float32)
 
     def _values(self, flat: Array, images: tuple[Array, ...]) -> Array:
         value = self.learner.networks.value
@@ -489,6 +498,7 @@ class _Predictor:
                     rows=self._rows,
                     rng=self._rng,
                     sde_sample_freq=self._agent.sde_sample_freq,
+                    noise_color=self._agent.noise_color,
                 )
             self._t = 0
         action = self._actor.act(self._t, observation.flat, observation.images, mask)
@@ -573,7 +583,8 @@ def _with_axis(observation: Any) -> Any:
     return np.asarray(observation)[None]
 
 
-def _at_least(name: str, value: Any, least: int) -> int:
+def at_least(name: str, value: Any, least: int) -> int:
+    """``value`` as an integer that is large enough."""
     if int(value) != value or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
     return int(value)

@@ -5,38 +5,31 @@
 `OTTRPO.train` is Algorithm 1 of the paper.
 """
 
-from collections.abc import Callable
 from typing import Any, ClassVar, Literal, final
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from stable_baselines3.common.utils import FloatSchedule
 
 from ottrpo.core import Binary, Cost, SquaredEuclidean
 from ottrpo.core.cost_data import cost_from_data
-from ottrpo.deep.acting import BoxActions
-from ottrpo.deep.losses import (
-    actor_critic_loss,
-    regularised_finite_advantage,
-    regularised_gaussian_advantage,
-    towards_displaced_gaussian,
-    towards_finite_targets,
-    towards_gaussian_targets,
-)
-from ottrpo.deep.region import between, finite_spent, gaussian_spent, largest_share
+from ottrpo.deep.acting import BoxActions, FiniteActions
+from ottrpo.deep.advantage_network import AdvantageNetwork
+from ottrpo.deep.losses import actor_critic_loss
+from ottrpo.deep.region import between, largest_share
 from ottrpo.deep.rollout import Rollout
 from ottrpo.deep.update import Learner, make_descend, minibatches
 
-from .base import DeepAgent, Experience, as_schedule
-from .transport import (
-    Plan,
-    candidate_plan,
-    finite_plan,
-    linear_plan,
-    quadratic_metric,
-    sampled_gain,
-)
+from .base import DeepAgent, Experience, as_schedule, at_least
+from .finite import FiniteSteps
+from .gaussian import GaussianSteps
+from .plan import Plan
 
 Array = Any
+Scale = tuple[Array, Array]
+MODELS = {"gae": ("linear", "sample", "antithetic"), "network": ("candidates", "linear")}
+UPDATES = ("regression", "ascent")
 
 
 @final
@@ -61,14 +54,21 @@ class OTTRPO(DeepAgent):
             share of the rollout's mean cost of a sampled action. It may depend on the unit of the
             actions as a number; as a percentage it does not.
         cost: of moving an action; squared Euclidean by default for boxes, binary for labels.
-        model: how the advantage is thought to behave around the policy: ``linear`` (first order,
-            all actions are candidates), ``sample`` (the paper's: mean and sampled action) or
-            ``antithetic`` (a bad action speaks for its mirror image).
-        update: ``regression`` on the transport targets, or the paper's regularised ``ascent``.
+        model: how the advantage is thought to behave around the policy. ``linear`` (default with
+            GAE): to first order, with all actions as candidates. ``sample``: the paper's
+            candidates, the mean and the sampled action. ``antithetic``: a bad action speaks for
+            its mirror image. ``candidates`` (default with a network): sampled targets.
+        update: ``regression`` on the transport targets (default for boxes), or the paper's
+            regularised ``ascent`` (default for finite actions, where targets of one sample per
+            state would pull every policy towards the uniform one).
+        advantage: ``gae``, or ``network``: a learned A(s, a), fitted to the GAE estimates.
+        n_candidates: sampled target actions per state for ``candidates``.
+        n_sources: sampled source actions per state for ``candidates``; 0: the Gaussian's mean.
         trust_region: ``exact``: step back until the realised discrepancy between old and new
             policy on the visited states is at most the radius; ``paper``: do not.
-        learn_std: let the standard deviation move too (``linear`` only).
+        learn_std: let the standard deviation move too (``linear``, or ``n_sources`` above 0).
         log_std_final: anneal the logarithm of the standard deviation to this value.
+        noise_color: exponent of the power spectrum of the noise over time: 0 white, 1 pink.
         normalize_obs: running normalisation of observations, saved with the agent.
         normalize_reward: running scaling of rewards.
         clip_obs: normalised observations are clipped to this.
@@ -102,11 +102,15 @@ class OTTRPO(DeepAgent):
         *,
         radius: Any = "30%",
         cost: Any = None,
-        model: Literal["linear", "sample", "antithetic"] = "linear",
-        update: Literal["regression", "ascent"] = "regression",
+        model: Literal["linear", "sample", "antithetic", "candidates"] | None = None,
+        update: Literal["regression", "ascent"] | None = None,
+        advantage: Literal["gae", "network"] = "gae",
+        n_candidates: int = 8,
+        n_sources: int = 0,
         trust_region: Literal["exact", "paper"] = "exact",
         learn_std: bool = False,
         log_std_final: float | None = None,
+        noise_color: float = 0.0,
         normalize_obs: bool = True,
         normalize_reward: bool = True,
         clip_obs: float = 10.0,
@@ -132,6 +136,7 @@ class OTTRPO(DeepAgent):
             max_grad_norm=max_grad_norm,
             use_sde=use_sde,
             sde_sample_freq=sde_sample_freq,
+            noise_color=noise_color,
             normalize_obs=normalize_obs,
             normalize_reward=normalize_reward,
             clip_obs=clip_obs,
@@ -146,8 +151,12 @@ class OTTRPO(DeepAgent):
         self.normalize_advantage = normalize_advantage
         self.radius = radius
         self.cost = cost
-        self.model = one_of("model", model, ("linear", "sample", "antithetic"))
-        self.update = one_of("update", update, ("regression", "ascent"))
+        self.advantage = one_of("advantage", advantage, ("gae", "network"))
+        default_model = "linear" if advantage == "gae" else "candidates"
+        self.model = one_of("model", model or default_model, MODELS[self.advantage])
+        self.update = None if update is None else one_of("update", update, UPDATES)
+        self.n_candidates = at_least("n_candidates", n_candidates, 1)
+        self.n_sources = at_least("n_sources", n_sources, 0)
         self.trust_region = one_of("trust_region", trust_region, ("exact", "paper"))
         self.learn_std = learn_std
         self.log_std_final = log_std_final
@@ -157,165 +166,134 @@ class OTTRPO(DeepAgent):
     def _setup_model(self) -> None:
         super()._setup_model()
         self._radius = Radius(self.radius)
-        box = isinstance(self.actions, BoxActions)
+        self._steps = self._steps_for(self.actions)
+        loss = actor_critic_loss(self._steps.loss(), self.vf_coef)
+        self._descend = make_descend(loss, self.max_grad_norm)
+        self._spent = self._steps.spent()
+        self._network = None
+        if self.advantage == "network":
+            seed = int(self.rng.integers(2**31))
+            self._network = AdvantageNetwork(
+                self.architecture, self.actions, seed, self.max_grad_norm
+            )
+
+    def _steps_for(self, actions: BoxActions | FiniteActions) -> GaussianSteps | FiniteSteps:
+        box = isinstance(actions, BoxActions)
         default: Cost = SquaredEuclidean() if box else Binary()
-        self._cost = default if self.cost is None else cost_from_data(self.cost)
-        self._refuse_contradictions(box)
-        policy_loss = self._gaussian_losses() if box else self._finite_losses()
-        self._descend = make_descend(
-            actor_critic_loss(policy_loss, self.vf_coef), self.max_grad_norm
-        )
-
-    def _refuse_contradictions(self, box: bool) -> None:
-        wrong = None
-        if self._cost.takes_labels is box:
-            wrong = f"cost {self._cost!r} is for {'labels' if box else 'points'}"
-        elif not box and self.model == "antithetic":
-            wrong = "model 'antithetic' needs a Box: labels have no mirror image"
-        elif not box and (self.learn_std or self.log_std_final is not None):
-            wrong = "learn_std and log_std_final need a Box"
-        elif self.learn_std and self.model != "linear":
-            wrong = f"learn_std needs model 'linear'; model {self.model!r} moves the mean only"
-        elif box and self.model == "linear" and self._metric is None:
-            wrong = (
-                f"model 'linear' needs a quadratic cost (SquaredEuclidean, Mahalanobis), got "
-                f"{self._cost!r}; use model 'sample' or 'antithetic'"
+        cost = default if self.cost is None else cost_from_data(self.cost)
+        moves_std = self.learn_std or self.log_std_final is not None
+        if cost.takes_labels is box:
+            kind = "labels" if cost.takes_labels else "points"
+            raise ValueError(f"cost {cost!r} is for {kind}; the actions are {self.action_space}")
+        if isinstance(actions, BoxActions):
+            return GaussianSteps(
+                cost,
+                actions.size,
+                self.model,
+                self.update or "regression",
+                learn_std=self.learn_std,
+                std_moves=moves_std or self.use_sde,
+                n_candidates=self.n_candidates,
+                n_sources=self.n_sources,
             )
-        if wrong is not None:
-            raise ValueError(f"{wrong} (action space {self.action_space})")
-
-    @property
-    def _metric(self) -> Array | None:
-        return quadratic_metric(self._cost, self.actions.size)
-
-    def _gaussian_losses(self) -> Any:
-        metric = self._metric
-        std_moves = self.learn_std or self.use_sde or self.log_std_final is not None
-        self._spent: Callable[..., Any] = gaussian_spent(
-            self._cost, metric, quadratic=metric is not None, std_moves=std_moves
-        )
-        if self.model == "linear":
-            identity = metric is None or np.array_equal(metric, np.eye(len(metric)))
-            return towards_displaced_gaussian(
-                None if identity else np.asarray(metric, np.float32), learn_std=self.learn_std
+        if moves_std or self.model == "antithetic" or self.n_sources or self.noise_color:
+            raise ValueError(
+                "learn_std, log_std_final, n_sources, noise_color and model 'antithetic' need "
+                f"actions in a Box, got {self.action_space}"
             )
-        if self.update == "ascent":
-            return regularised_gaussian_advantage(self._cost)
-        return towards_gaussian_targets(self._cost)
-
-    def _finite_losses(self) -> Any:
-        choices = self.actions.choices
-        self._spent = finite_spent(self._cost, choices)
-        if self.update == "ascent":
-            return regularised_finite_advantage(choices)
-        return towards_finite_targets(choices)
+        return FiniteSteps(cost, actions, self.model, self.update or "ascent")
 
     # ------------------------------------------------------------------ Algorithm 1
 
     def train(self, rollout: Rollout) -> dict[str, float]:
         """One update: estimate (step 3), solve the dual (step 4), move the policy (step 5)."""
-        old = self.learner.networks.policy, self._acting_scale()
+        old_policy, old_scale = self.learner.networks.policy, self._acting_scale()
         batch = self.experience(rollout)
-        plan = self._plan(batch)
-        fit = self._descend_on(batch, plan)
-        share, spent = self._return_to_region(old, rollout, batch, plan.radius)
+        advantage = self._advantage(batch)
+        plan = self._plan(batch, advantage)
+        fit = self._move(batch, plan)
+        share, spent = self._return_to_region(old_policy, old_scale, rollout, batch, plan.radius)
         return self._report(batch, plan, fit, share, spent)
 
-    def _plan(self, batch: Experience) -> Plan:
+    def _advantage(self, batch: Experience) -> Array:
+        """The advantages of the actions taken; a learned advantage is fitted to them."""
         advantage = batch.advantage
-        if self.normalize_advantage:
+        if self.normalize_advantage:  # once, here: the dual and the loss must see the same numbers
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-        if not isinstance(self.actions, BoxActions):
-            return self._finite_plan(batch, advantage)
-        drawn = {key: array.astype(np.float64) for key, array in batch.drawn.items()}
-        mean, std, action = drawn["mean"], drawn["std"], drawn["action"]
-        typical = float(np.mean(self._cost(mean, action)))
+        if self._network is not None:
+            taken = {key: batch.drawn[key] for key in ("action", "label") if key in batch.drawn}
+            rows = {"flat": batch.flat, "images": batch.images, **taken}
+            rows["advantage"] = advantage.astype(np.float32)
+            self._network.fit(rows, *self._minibatches(batch), self._learning_rate)
+        return advantage
+
+    def _plan(self, batch: Experience, advantage: Array) -> Plan:
+        """Step 4: the dual, solved exactly."""
+        typical = self._steps.typical_cost(batch)
         radius = self._radius(self._current_progress_remaining, typical)
-        if self.model == "linear":
-            return linear_plan(
-                mean, std, action, advantage, self._metric, radius, learn_std=self.learn_std
-            )
-        return candidate_plan(
-            mean, action, advantage, self._cost, radius, antithetic=self.model == "antithetic"
-        )
+        return self._steps.plan(batch, advantage, radius, self._network, self.rng)
 
-    def _finite_plan(self, batch: Experience, advantage: Array) -> Plan:
-        probability, allowed = self._probabilities(batch)
-        cost = self._cost.matrix(self.actions.choices)
-        typical = float(np.einsum("rfa,rfb,ab->", probability, probability, cost))
-        radius = self._radius(self._current_progress_remaining, typical / len(probability))
-        gain = sampled_gain(
-            probability, batch.drawn["label"], advantage, unbiased=self.model == "linear"
-        )
-        return finite_plan(probability, gain, allowed, self._cost, radius)
-
-    def _probabilities(self, batch: Experience) -> tuple[Array, Array]:
-        logits = batch.drawn["logits"].astype(np.float64)
-        allowed = np.broadcast_to(self.actions.allowed_fk, logits.shape)
-        if "mask" in batch.drawn:
-            allowed = allowed & batch.drawn["mask"]
-        weight = np.where(allowed, np.exp(logits - logits.max(-1, keepdims=True)), 0.0)
-        return weight / weight.sum(-1, keepdims=True), allowed
-
-    def _rows(self, batch: Experience) -> dict[str, Any]:
-        rows: dict[str, Any] = {"flat": batch.flat, "images": batch.images}
-        if isinstance(self.actions, BoxActions):
-            return rows | {"mean": batch.drawn["mean"], "std": batch.drawn["std"]}
-        probability, allowed = self._probabilities(batch)
-        return rows | {"probability": probability.astype(np.float32), "allowed": allowed}
-
-    def _descend_on(self, batch: Experience, plan: Plan) -> dict[str, Any]:
+    def _move(self, batch: Experience, plan: Plan) -> dict[str, Any]:
         """Step 5: gradient descent of all epochs and minibatches, as one compiled program."""
-        if plan.solution.multiplier == 0 and self.update == "ascent":
-            return {}  # every advantage is zero: there is nothing to climb
-        rows = {key: np.asarray(array, np.float32) for key, array in plan.rows.items()}
-        rows |= {"flat": batch.flat, "images": batch.images}
-        rows["return"] = np.asarray(batch.target, np.float32)
-        if not isinstance(self.actions, BoxActions):
-            rows["allowed"] = self._probabilities(batch)[1]
-        index, weight = minibatches(len(batch.flat), self.batch_size, self.n_epochs, self.rng)
-        rate = np.float32(self.lr_schedule(self._current_progress_remaining))
+        rows = {key: _single(array) for key, array in plan.rows.items()}
+        rows |= {"flat": batch.flat, "images": batch.images, "return": _single(batch.target)}
         constants = {"multiplier": np.float32(plan.solution.multiplier)}
-        self.learner, fit = self._descend(self.learner, rows, index, weight, rate, constants)
+        self.learner, fit = self._descend(
+            self.learner, rows, *self._minibatches(batch), self._learning_rate, constants
+        )
+        self._anneal()
         return fit
+
+    @property
+    def _learning_rate(self) -> Array:
+        return np.float32(self.lr_schedule(self._current_progress_remaining))
+
+    def _minibatches(self, batch: Experience) -> tuple[Array, Array]:
+        return minibatches(len(batch.flat), self.batch_size, self.n_epochs, self.rng)
+
+    def _anneal(self) -> None:
+        """Follow the straight line of the logarithm of σ; a part of the step like any other."""
+        if self.log_std_final is None:
+            return
+        networks = self.learner.networks
+        first, left = self.architecture.log_std_init, self._current_progress_remaining
+        log_std = self.log_std_final + max(left, 0.0) * (first - self.log_std_final)
+        policy = eqx.tree_at(
+            lambda p: p.log_std, networks.policy, jnp.full_like(networks.policy.log_std, log_std)
+        )
+        self.learner = Learner(_with_policy(networks, policy), self.learner.moments)
 
     # ------------------------------------------------------------------ the region
 
-    def _acting_scale(self) -> tuple[Array, Array]:
+    def _acting_scale(self) -> Scale:
         return self.observation_normaliser.mean, self.observation_normaliser.scale
 
     def _return_to_region(
-        self,
-        old: tuple[Any, tuple[Array, Array]],
-        rollout: Rollout,
-        batch: Experience,
-        radius: float,
+        self, old_policy: Any, old_scale: Scale, rollout: Rollout, batch: Experience, radius: float
     ) -> tuple[float, float]:
-        """What the step really spent, after stepping back if it spent too much.
+        """Step back if the step spent too much; the share that was kept and what it spends.
 
         The step is that of the policy as a function of raw observations: network and
         normalisation are taken back together.
         """
-        old_policy, old_scale = old
-        new_policy, normaliser = self.learner.networks.policy, self.observation_normaliser
+        networks, normaliser = self.learner.networks, self.observation_normaliser
         new_scale = self._acting_scale()
-        rows = self._rows(batch)
         raw = rollout.flat[:-1].reshape(-1, rollout.flat.shape[2])
+        rows = {"flat": batch.flat, "images": batch.images} | self._steps.region_rows(batch)
 
         def spent_at(share: float) -> float:
             if share == 1.0:
-                return float(self._spent(new_policy, rows))
+                return float(self._spent(networks.policy, rows))
             normaliser.mean, normaliser.scale = new_scale
             normaliser.towards(old_scale, share)
-            moved = between(old_policy, new_policy, share)
-            return float(self._spent(moved, rows | {"flat": normaliser(raw)}))
+            policy = between(old_policy, networks.policy, share)
+            return float(self._spent(policy, rows | {"flat": normaliser(raw)}))
 
         if self.trust_region == "paper":
             return 1.0, spent_at(1.0)
         share, spent = largest_share(spent_at, radius)
         if share < 1.0:
-            networks = self.learner.networks
-            policy = between(old_policy, new_policy, share)
+            policy = between(old_policy, networks.policy, share)
             self.learner = Learner(_with_policy(networks, policy), self.learner.moments)
         return share, spent
 
@@ -336,7 +314,7 @@ class OTTRPO(DeepAgent):
             "ot/step_kept": share,
             "train/explained_variance": explained,
             **{f"train/{name}": float(value) for name, value in fit.items()},
-            "train/learning_rate": float(self.lr_schedule(self._current_progress_remaining)),
+            "train/learning_rate": float(self._learning_rate),
         }
 
 
@@ -371,7 +349,10 @@ def one_of(name: str, value: str, allowed: tuple[str, ...]) -> Any:
     return value
 
 
-def _with_policy(networks: Any, policy: Any) -> Any:
-    import equinox as eqx
+def _single(array: Array) -> Array:
+    array = np.asarray(array)
+    return array.astype(np.float32) if array.dtype == np.float64 else array
 
+
+def _with_policy(networks: Any, policy: Any) -> Any:
     return eqx.tree_at(lambda n: n.policy, networks, policy)

@@ -111,6 +111,7 @@ class GaussianActor:
         rows: int,
         rng: np.random.Generator | None,
         sde_sample_freq: int = -1,
+        noise_color: float = 0.0,
     ) -> None:
         self._inputs = _Inputs(normaliser, rows)
         self._forward = forward_for(policy.body, policy.head, rows)
@@ -126,7 +127,8 @@ class GaussianActor:
             pass
         elif self._variance is None:
             self._std = np.broadcast_to(np.exp(log_std), self._mean.shape)
-            self._noise = rng.standard_normal(self._mean.shape, dtype=np.float32) * np.exp(log_std)
+            noise = coloured_noise(self._mean.shape, noise_color, rng)
+            self._noise = noise * np.exp(log_std)
         else:
             self._std = np.empty_like(self._mean)
             self._every = sde_sample_freq if sde_sample_freq > 0 else steps
@@ -207,6 +209,33 @@ class FiniteActor:
         return record if self._mask is None else record | {"mask": self._mask}
 
 
+def coloured_noise(
+    shape: tuple[int, ...], color: float, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Standard normal noise along the first axis with power spectrum f^(-color).
+
+    0 is white noise; with 1 (pink) neighbouring steps agree, so the agent gets somewhere before
+    the noise averages out. Each single draw remains standard normal.
+    """
+    steps = shape[0]
+    if color == 0 or steps == 1:
+        return rng.standard_normal(shape, dtype=np.float32)
+    frequency = np.fft.rfftfreq(steps)
+    frequency[0] = frequency[1]  # no power beyond the rollout's own length
+    amplitude = frequency ** (-color / 2)
+    bins = (len(amplitude), *shape[1:])
+    spectrum = rng.standard_normal(bins) + 1j * rng.standard_normal(bins)
+    spectrum *= amplitude.reshape(-1, *(1,) * (len(shape) - 1))
+    spectrum[0] = spectrum[0].real * 2**0.5
+    if steps % 2 == 0:
+        spectrum[-1] = spectrum[-1].real * 2**0.5
+        power = (amplitude[0] ** 2 + amplitude[-1] ** 2) + 2 * (amplitude[1:-1] ** 2).sum()
+    else:
+        power = amplitude[0] ** 2 + 2 * (amplitude[1:] ** 2).sum()
+    noise = np.fft.irfft(spectrum, n=steps, axis=0) * steps / np.sqrt(2 * power)
+    return noise.astype(np.float32)
+
+
 def actor_for(
     policy: Policy,
     normaliser: ObservationNormaliser,
@@ -216,6 +245,7 @@ def actor_for(
     rows: int,
     rng: np.random.Generator | None,
     sde_sample_freq: int = -1,
+    noise_color: float = 0.0,
     masked: bool = False,
 ) -> GaussianActor | FiniteActor:
     """An actor for ``rows`` environments and ``steps`` steps; without ``rng`` it is deterministic."""
@@ -228,5 +258,6 @@ def actor_for(
             rows=rows,
             rng=rng,
             sde_sample_freq=sde_sample_freq,
+            noise_color=noise_color,
         )
     return FiniteActor(policy, normaliser, actions, steps=steps, rows=rows, rng=rng, masked=masked)

@@ -21,7 +21,7 @@ PolicyLoss = Callable[[Policy, Batch, Array, dict[str, Array]], Array]
 
 
 def actor_critic_loss(policy_loss: PolicyLoss, vf_coef: float) -> Loss:
-    """policy loss + vf_coef · mean squared error of the value function."""
+    """Policy loss + vf_coef · mean squared error of the value function."""
 
     def loss(
         networks: Networks, rows: Batch, weight: Array, constants: dict[str, Array]
@@ -34,16 +34,18 @@ def actor_critic_loss(policy_loss: PolicyLoss, vf_coef: float) -> Loss:
     return loss
 
 
-def towards_gaussian_targets(cost: Cost) -> PolicyLoss:
-    """Regression of a Gaussian's mean on where the transport maps send it.
+def towards_gaussian_targets(cost: Cost, *, learn_std: bool) -> PolicyLoss:
+    """Regression of a Gaussian's sources on where the transport maps send them.
 
-    minimises mean_r Σ_k share_rk c(m_θ(s_r), target_rk), the cost of the plan that is left to be
-    done. The targets are those of the nearest and the farthest map, with shares t* and 1 − t*.
+    minimises mean_r Σ_j Σ_k share_rjk c(a_θ,rj, target_rjk), the cost of the plan that is left to
+    be done. Source j is m_θ + σ_θ z_j; the mean is the source with z = 0. The targets are those
+    of the nearest and the farthest map, with shares t* and 1 − t*.
     """
 
     def loss(policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]) -> Array:
-        mean, _ = policy.gaussian(rows["flat"], rows["images"])
-        return weight @ (rows["share"] * cost(mean[:, None], rows["target"])).sum(-1)
+        source = _sources(policy, rows, learn_std=learn_std)
+        left = cost(source[:, :, None], rows["target"], _state(rows))
+        return weight @ (rows["share"] * left).sum(-1).mean(-1)
 
     return loss
 
@@ -58,8 +60,6 @@ def towards_displaced_gaussian(metric: Array | None, *, learn_std: bool) -> Poli
 
     def loss(policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]) -> Array:
         mean, std = policy.gaussian(rows["flat"], rows["images"])
-        if not learn_std:
-            policy = jax.lax.stop_gradient(policy)
         gap = mean - rows["target_mean"]
         pull = gap if metric is None else gap @ metric
         total = weight @ (pull * gap).sum(-1)
@@ -71,19 +71,32 @@ def towards_displaced_gaussian(metric: Array | None, *, learn_std: bool) -> Poli
     return loss
 
 
-def regularised_gaussian_advantage(cost: Cost) -> PolicyLoss:
-    """The paper's ascent: maximise mean_r max_k { A_rk − λ c(m_θ(s_r), a_rk) }."""
+def regularised_gaussian_advantage(cost: Cost, *, learn_std: bool) -> PolicyLoss:
+    """The paper's ascent: maximise mean_r mean_j max_k { A_rjk − λ c(a_θ,rj, a_rjk) }."""
 
     def loss(policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]) -> Array:
-        mean, _ = policy.gaussian(rows["flat"], rows["images"])
-        moved = cost(mean[:, None], rows["candidate"])
-        return -weight @ (rows["gain"] - constants["multiplier"] * moved).max(-1)
+        source = _sources(policy, rows, learn_std=learn_std)
+        moved = cost(source[:, :, None], rows["candidate"], _state(rows))
+        return -weight @ (rows["gain"] - constants["multiplier"] * moved).max(-1).mean(-1)
 
     return loss
 
 
+def _sources(policy: Policy, rows: Batch, *, learn_std: bool) -> Array:
+    """The policy's actions [r, j, d] for the noise that each source was drawn with."""
+    mean, std = policy.gaussian(rows["flat"], rows["images"])
+    std = std if learn_std else jax.lax.stop_gradient(std)
+    return mean[:, None] + std[:, None] * rows["noise"]
+
+
+def _state(rows: Batch) -> Array | None:
+    """The state of each row for costs that depend on it, against [r, j, k] actions."""
+    state = rows.get("state")
+    return None if state is None else state[:, None, None]
+
+
 def choice_log_probabilities(policy: Policy, rows: Batch, choices: int) -> Array:
-    """log π(k | s, factor) [r, f, k]; what is not allowed has probability 0."""
+    """Log π(k | s, factor) [r, f, k]; what is not allowed has probability 0."""
     logits = policy.logits(rows["flat"], rows["images"], choices)
     return jax.nn.log_softmax(jnp.where(rows["allowed"], logits, FORBIDDEN))
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ottrpo.core.costs import Cost
+from ottrpo.core import Cost, TableCost, discrepancy_by_state
 from ottrpo.core.problems import cost_table
 
 from .losses import choice_log_probabilities
@@ -28,19 +28,25 @@ QUANTILE_POINTS = 16  # standard normal points that stand for a Gaussian under g
 
 
 def gaussian_spent(
-    cost: Cost, metric: Array | None, *, quadratic: bool, std_moves: bool
+    cost: Cost, metric: Array | None, *, std_moves: bool
 ) -> Callable[[Policy, Batch], Array]:
-    """Mean discrepancy between the rows' old Gaussians and the policy's, as a compiled function."""
+    """Mean discrepancy between the rows' old Gaussians and the policy's, as a compiled function.
+
+    Args:
+        cost: of moving an action.
+        metric: M, if the cost is (a − a')ᵀM(a − a').
+        std_moves: whether σ(s) may have changed.
+    """
     points = np.random.default_rng(0).standard_normal((QUANTILE_POINTS, 1, 1)).astype(np.float32)
 
     def spent(policy: Policy, rows: Batch) -> Array:
         mean, std = policy.gaussian(rows["flat"], rows["images"])
-        old_mean, old_std = rows["mean"], rows["std"]
-        if std_moves and not quadratic:
-            return cost(old_mean + old_std * points, mean + std * points).mean()
-        total = cost(old_mean, mean).mean()
+        old_mean, old_std, state = rows["mean"], rows["std"], rows.get("state")
+        if std_moves and metric is None:
+            return cost(old_mean + old_std * points, mean + std * points, state).mean()
+        total = cost(old_mean, mean, state).mean()
         if std_moves:
-            scale = 1.0 if metric is None else jnp.diagonal(jnp.asarray(metric))
+            scale = jnp.diagonal(jnp.asarray(metric, jnp.float32))
             total += (scale * (std - old_std) ** 2).sum(-1).mean()
         return total
 
@@ -48,18 +54,14 @@ def gaussian_spent(
     return compiled
 
 
-def finite_spent(cost: Cost, choices: int) -> Callable[[Policy, Batch], Any]:
+def finite_spent(cost: Cost, choices: int) -> Callable[[Policy, Batch], float]:
     """Mean discrepancy between the rows' old choice probabilities and the policy's.
 
     The discrepancy of product policies under a sum of costs is the sum over the factors. With one
     cost for every move it is the total variation times that cost; otherwise it is solved exactly,
-    by `ottrpo.core.discrepancy_by_state`.
+    state by state.
     """
-    from ottrpo.core import discrepancy_by_state
-
-    table = cost_table(cost, 1, choices)[0]
-    off_diagonal = table[~np.eye(choices, dtype=bool)]
-    uniform = float(off_diagonal[0]) if np.ptp(off_diagonal) == 0 else None
+    uniform = _uniform_cost(cost, choices)
 
     @eqx.filter_jit
     def probabilities(policy: Policy, rows: Batch) -> Array:
@@ -69,14 +71,28 @@ def finite_spent(cost: Cost, choices: int) -> Callable[[Policy, Batch], Any]:
         old, new = rows["probability"], probabilities(policy, rows)
         if uniform is not None:
             return float(uniform * 0.5 * jnp.abs(new - old).sum() / len(old))
-        flat_old = _normalised(np.asarray(old, np.float64).reshape(-1, choices))
-        flat_new = _normalised(np.asarray(new, np.float64).reshape(-1, choices))
-        return float(discrepancy_by_state(flat_old, flat_new, cost).sum() / len(old))
+        table = cost
+        if cost.depends_on_state:
+            cost_sab = cost.matrix(choices, states=rows["state"])
+            table = TableCost(np.repeat(cost_sab, old.shape[1], axis=0))
+        by_state = discrepancy_by_state(_policy_sa(old), _policy_sa(new), table)
+        return float(by_state.sum() / len(old))
 
     return spent
 
 
-def _normalised(policy_sa: Array) -> Array:
+def _uniform_cost(cost: Cost, choices: int) -> float | None:
+    """The cost of every move, if all moves cost the same."""
+    if cost.depends_on_state:
+        return None
+    off_diagonal = cost_table(cost, 1, choices)[0][~np.eye(choices, dtype=np.bool_)]
+    if off_diagonal.size == 0:
+        return 0.0
+    return float(off_diagonal[0]) if np.ptp(off_diagonal) == 0 else None
+
+
+def _policy_sa(probability_rfk: Array) -> Array:
+    policy_sa = np.asarray(probability_rfk, np.float64).reshape(-1, probability_rfk.shape[2])
     return policy_sa / policy_sa.sum(1, keepdims=True)
 
 

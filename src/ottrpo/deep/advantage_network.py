@@ -1,0 +1,132 @@
+"""A learned advantage function: the paper's third estimator.
+
+It is fitted to the generalised advantage estimates of the actions that were taken, and then asked
+about actions that were not.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from .acting import BoxActions, FiniteActions
+from .networks import Architecture, Body, Linear
+from .update import Batch, Learner, make_descend, start
+
+Array = Any
+Floats = NDArray[np.float64]
+
+
+class _OfAction(eqx.Module):
+    """A(s, a) for actions in a box: the action is one more input."""
+
+    body: Body
+    head: Linear
+
+    def __init__(self, architecture: Architecture, actions: BoxActions, key: Array) -> None:
+        body_key, head_key = jax.random.split(key)
+        with_action = _widened(architecture, actions.size)
+        self.body = Body(with_action, architecture.value_layers, body_key)
+        inputs = with_action.inputs + len(with_action.images) * with_action.features_dim
+        latent = architecture.value_layers[-1] if architecture.value_layers else inputs
+        self.head = Linear(latent, 1, head_key, gain=1.0, ortho=architecture.ortho_init)
+
+    def __call__(self, flat: Array, images: tuple[Array, ...], action: Array) -> Array:
+        return self.head(self.body(jnp.concatenate([flat, action], axis=-1), images))[:, 0]
+
+
+class _OfState(eqx.Module):
+    """A(s, ·) of every label of every factor; the advantage of an action is their sum."""
+
+    body: Body
+    head: Linear
+
+    def __init__(self, architecture: Architecture, actions: FiniteActions, key: Array) -> None:
+        body_key, head_key = jax.random.split(key)
+        self.body = Body(architecture, architecture.value_layers, body_key)
+        inputs = architecture.inputs + len(architecture.images) * architecture.features_dim
+        latent = architecture.value_layers[-1] if architecture.value_layers else inputs
+        outputs = actions.factors * actions.choices
+        self.head = Linear(latent, outputs, head_key, gain=1.0, ortho=architecture.ortho_init)
+
+    def __call__(self, flat: Array, images: tuple[Array, ...]) -> Array:
+        return self.head(self.body(flat, images))
+
+
+class AdvantageNetwork:
+    """A(s, a) as a network with an optimiser of its own."""
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        actions: BoxActions | FiniteActions,
+        seed: int,
+        max_grad_norm: float,
+    ) -> None:
+        key = jax.random.PRNGKey(seed)
+        self._finite = isinstance(actions, FiniteActions)
+        if isinstance(actions, FiniteActions):
+            network: Any = _OfState(architecture, actions, key)
+            self._choices = actions.choices
+        else:
+            network = _OfAction(architecture, actions, key)
+        self.learner: Learner = start(network, max_grad_norm)
+        self._descend = make_descend(_table_loss if self._finite else _point_loss, max_grad_norm)
+
+    def fit(self, batch: Batch, index: Array, weight: Array, learning_rate: Array) -> float:
+        """Fit to the advantages in ``batch``; the mean squared error along the way."""
+        if self._finite:  # positions of the chosen labels among the outputs
+            factors = np.arange(batch["label"].shape[1])
+            batch = batch | {"label": batch["label"] + factors * self._choices}
+        self.learner, terms = self._descend(self.learner, batch, index, weight, learning_rate, {})
+        return float(terms["advantage_loss"])
+
+    def gain(self, flat: Array, images: tuple[Array, ...], action_rkd: Floats) -> Floats:
+        """A(s_r, a_rk) [r, k]."""
+        columns = [
+            _points(self.learner.networks, flat, images, action_rkd[:, k].astype(np.float32))
+            for k in range(action_rkd.shape[1])
+        ]
+        return np.stack([np.asarray(column, np.float64) for column in columns], axis=1)
+
+    def slope(self, flat: Array, images: tuple[Array, ...], action_rd: Floats) -> Floats:
+        """∂A/∂a at the given actions [r, d]."""
+        slope = _slopes(self.learner.networks, flat, images, action_rd.astype(np.float32))
+        return np.asarray(slope, np.float64)
+
+    def table(self, flat: Array, images: tuple[Array, ...]) -> Floats:
+        """A(s_r, ·) of every label [r, factors · choices]."""
+        return np.asarray(_tables(self.learner.networks, flat, images), np.float64)
+
+
+def _point_loss(
+    network: _OfAction, rows: Batch, weight: Array, constants: dict[str, Array]
+) -> tuple[Array, dict[str, Array]]:
+    error = network(rows["flat"], rows["images"], rows["action"]) - rows["advantage"]
+    loss = weight @ error**2
+    return loss, {"advantage_loss": loss}
+
+
+def _table_loss(
+    network: _OfState, rows: Batch, weight: Array, constants: dict[str, Array]
+) -> tuple[Array, dict[str, Array]]:
+    table = network(rows["flat"], rows["images"])
+    chosen = jnp.take_along_axis(table, rows["label"], axis=1).sum(1)
+    loss = weight @ (chosen - rows["advantage"]) ** 2
+    return loss, {"advantage_loss": loss}
+
+
+def _widened(architecture: Architecture, extra: int) -> Architecture:
+    from dataclasses import replace
+
+    return replace(architecture, inputs=architecture.inputs + extra)
+
+
+_points = eqx.filter_jit(lambda network, flat, images, action: network(flat, images, action))
+_tables = eqx.filter_jit(lambda network, flat, images: network(flat, images))
+_slopes = eqx.filter_jit(
+    lambda network, flat, images, action: jax.grad(lambda a: network(flat, images, a).sum())(action)
+)
