@@ -15,6 +15,7 @@ from functools import singledispatch
 from typing import Any, NamedTuple, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .checks import Bools, Floats, Integers, require
 from .problems import DualProblem, LinearProblem
@@ -225,11 +226,10 @@ def _walk(problem: DualProblem) -> tuple[Integers, Integers, _Exhaustion]:
     """
     nearest_r = problem.stay_r.copy()
     row_r = np.flatnonzero(problem.weight_r)
-    # candidates along the first axis: then every operation runs over contiguous rows
-    gain_kr = np.ascontiguousarray(problem.gain_rk[row_r].T)
-    cost_kr = np.ascontiguousarray(problem.cost_rk[row_r].T)
+    gain_kr = _columns(problem.gain_rk, row_r)
+    cost_kr = _columns(problem.cost_rk, row_r)
     if problem.allowed_rk is not None:
-        gain_kr[~problem.allowed_rk[row_r].T] = -np.inf  # below every envelope
+        gain_kr[~_columns(problem.allowed_rk, row_r)] = -np.inf  # below every envelope
     nearest_r[row_r] = held_r = _best_free(gain_kr, cost_kr, nearest_r[row_r])
     held_gain_r, held_cost_r = _pick(gain_kr.T, held_r), np.zeros(row_r.size)
     limit_r = np.full(row_r.size, np.inf)
@@ -246,20 +246,20 @@ def _walk(problem: DualProblem) -> tuple[Integers, Integers, _Exhaustion]:
             row_r, limit_r, best_gain_r = row_r[go], limit_r[go], best_gain_r[go]
             held_gain_r, held_cost_r = held_gain_r[go], held_cost_r[go]
         slope_r, cost_r, on_line_kr = _next_lines(gain_kr, cost_kr, held_gain_r, held_cost_r)
-        # rounding must not let a later passage of a row come before an earlier one
+        # rounding must not let a later passage of a row come before an earlier one, nor invent one
         limit_r = np.minimum(slope_r, limit_r)
+        mass_r = np.where(limit_r > 0, problem.weight_r[row_r] * (cost_r - held_cost_r), 0.0)
         breakpoint_e = np.concatenate([breakpoint_e, limit_r])
-        mass_e = np.concatenate([mass_e, problem.weight_r[row_r] * (cost_r - held_cost_r)])
+        mass_e = np.concatenate([mass_e, mass_r])
         exhaustion = _exhaust(breakpoint_e, mass_e, problem.radius)
         # λ* can only grow as passages are added: what lies below it takes no part any more
         kept_e = breakpoint_e >= exhaustion.multiplier
         breakpoint_e, mass_e = breakpoint_e[kept_e], mass_e[kept_e]
-        kept = np.flatnonzero(limit_r >= exhaustion.multiplier)
-        target_r = on_line_kr.take(kept, axis=1).argmax(axis=0)
-        levels.append(_Passages(row_r[kept], target_r, limit_r[kept]))
-        held_gain_r = np.where(on_line_kr, gain_kr, -np.inf).max(axis=0)
-        held_cost_r = cost_r
-        go = kept[held_gain_r[kept] < best_gain_r[kept]]
+        go = np.flatnonzero((limit_r >= exhaustion.multiplier) & (limit_r > 0))
+        target_r = on_line_kr.take(go, axis=1).argmax(axis=0)
+        levels.append(_Passages(row_r[go], target_r, limit_r[go]))
+        held_gain_r[go], held_cost_r[go] = gain_kr[target_r, go], cost_r[go]
+        go = go[held_gain_r[go] < best_gain_r[go]]
     for row_e, target_e, breakpoint_e in levels:
         above = breakpoint_e > exhaustion.multiplier
         nearest_r[row_e[above]] = target_e[above]
@@ -268,6 +268,12 @@ def _walk(problem: DualProblem) -> tuple[Integers, Integers, _Exhaustion]:
         tied = breakpoint_e == exhaustion.multiplier
         farthest_r[row_e[tied]] = target_e[tied]
     return nearest_r, farthest_r, exhaustion
+
+
+def _columns(value_rk: NDArray[Any], row_r: Integers) -> NDArray[Any]:
+    """The given rows, candidates first: what is done for all rows then runs through memory."""
+    rows = value_rk if row_r.size == len(value_rk) else value_rk[row_r]
+    return np.array(rows.T, order="C")
 
 
 def _next_lines(
