@@ -37,3 +37,15 @@ def test_an_unknown_benchmark_is_told_in_one_line(stopwatch, capsys):
     assert main(["bench", "hourglass"]) == 2
     told = capsys.readouterr().err
     assert told == "ottrpo: 'hourglass' is not a benchmark; known: stopwatch\n"
+
+
+def test_the_exit_code_of_a_benchmark_is_ours(stopwatch):
+    stopwatch.main = lambda options: 1
+    assert main(["bench", "stopwatch"]) == 1
+    stopwatch.main = lambda options: sys.exit(2)
+    assert main(["bench", "stopwatch", "--nonsense"]) == 2
+
+
+def test_the_dual_benchmark_is_there(capsys):
+    assert main(["bench", "dual", "--help"]) == 0
+    assert "usage: ottrpo bench dual" in capsys.readouterr().out

@@ -28,4 +28,7 @@ class Bench:
 
         with mistakes():
             main = benchmark(self.benchmark)
-        return main(list(self.options))
+        try:
+            return main(list(self.options))
+        except SystemExit as exit_:  # the benchmark's own parser has told what was wrong
+            return exit_.code if isinstance(exit_.code, int) else 0
