@@ -5,8 +5,10 @@ those of `ottrpo.deep`. An agent adds `train`: what it learns from a rollout.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, ClassVar, Self
 
 import gymnasium as gym
@@ -15,9 +17,11 @@ from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.utils import LinearSchedule
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecTransposeImage
+from stable_baselines3.common.utils import check_for_correct_spaces
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
+from ottrpo.core import Cost
+from ottrpo.core.cost_data import cost_to_data
 from ottrpo.deep import runtime
 from ottrpo.deep.acting import BoxActions, FiniteActions, actor_for
 from ottrpo.deep.activations import activation_name
@@ -28,9 +32,15 @@ from ottrpo.deep.normaliser import ObservationNormaliser, RewardNormaliser, Runn
 from ottrpo.deep.observations import Encoded, observation_layout
 from ottrpo.deep.rollout import Rollout, SingleSource, Source, Step, VectorSource, collect
 from ottrpo.deep.update import Learner, start
+from ottrpo.envs import catalogue
+
+from . import bundle, state
+from .predictor import Predictor, as_batch, channels_first, rows_of, with_axis
+from .spaces import actions_of, as_schedule, schedule_to_data, space_from_data, space_to_data
 
 Array = Any
-PREDICT_CHUNK = 1024  # steps of noise drawn at once outside training
+SCHEDULED = ("learning_rate", "radius")  # settings that may be functions of the progress
+NOT_SAVED = ("self", "policy", "env", "device", "tensorboard_log", "_init_setup_model")
 
 
 class MlpPolicy:
@@ -83,13 +93,8 @@ class DeepAgent(BaseAlgorithm):
         "CnnPolicy": CnnPolicy,
         "MultiInputPolicy": MultiInputPolicy,
     }
-    supported_actions: ClassVar[tuple[type[spaces.Space[Any]], ...]] = (
-        spaces.Box,
-        spaces.Discrete,
-        spaces.MultiDiscrete,
-        spaces.MultiBinary,
-    )
     LOG_STD_INIT: ClassVar[float] = 0.0
+    _last_obs: Any
 
     def __init__(
         self,
@@ -116,18 +121,18 @@ class DeepAgent(BaseAlgorithm):
         policy_kwargs: dict[str, Any] | None,
         verbose: int,
         seed: int | None,
-        device: str,
+        device: Any,
+        _init_setup_model: bool = True,
     ) -> None:
-        self.env_name = _name_of(env)
         super().__init__(
-            policy=policy,  # type: ignore[arg-type]  # SB3 expects torch modules
-            env=_made(env),
+            policy=policy,
+            env=_made(env, verbose),
             learning_rate=as_schedule(learning_rate),
             policy_kwargs=policy_kwargs,
             stats_window_size=stats_window_size,
             tensorboard_log=tensorboard_log,
             verbose=verbose,
-            device="cpu",
+            device="cpu",  # of torch, which has nothing to do here
             support_multi_env=True,
             seed=seed,
             use_sde=use_sde,
@@ -137,49 +142,49 @@ class DeepAgent(BaseAlgorithm):
         self.n_steps = at_least("n_steps", n_steps, 1)
         self.batch_size = at_least("batch_size", batch_size, 1)
         self.n_epochs = at_least("n_epochs", n_epochs, 1)
-        self.gamma = _share("gamma", gamma)
-        self.gae_lambda = _share("gae_lambda", gae_lambda)
-        self.vf_coef = vf_coef
-        self.max_grad_norm = max_grad_norm
-        self.noise_color = noise_color
+        self.gamma = _fraction("gamma", gamma)
+        self.gae_lambda = _fraction("gae_lambda", gae_lambda)
+        self.vf_coef = _not_negative("vf_coef", vf_coef)
+        self.max_grad_norm = _not_negative("max_grad_norm", max_grad_norm)
+        self.noise_color = _not_negative("noise_color", noise_color)
         self.normalize_obs = normalize_obs
         self.normalize_reward = normalize_reward
-        self.clip_obs = clip_obs
-        self.clip_reward = clip_reward
+        self.clip_obs = _not_negative("clip_obs", clip_obs)
+        self.clip_reward = _not_negative("clip_reward", clip_reward)
         self.last_update: dict[str, float] = {}
+        if _init_setup_model:
+            self._setup_model()
 
     # ------------------------------------------------------------------ building
 
     def _setup_model(self) -> None:
         self._setup_lr_schedule()
         self.set_random_seed(self.seed)
-        entropy = np.random.SeedSequence(self.seed)
-        train_seed, predict_seed, init_seed = entropy.spawn(3)
+        train_seed, predict_seed, init_seed = np.random.SeedSequence(self.seed).spawn(3)
         self.rng = np.random.default_rng(train_seed)
         self._predict_rng = np.random.default_rng(predict_seed)
-        self.layout = observation_layout(
-            self.observation_space,
-            convolve=self.policy_class.convolve,  # type: ignore[attr-defined]
-        )
+        policy_class: Any = self.policy_class
+        self.layout = observation_layout(self.observation_space, convolve=policy_class.convolve)
         self.actions = actions_of(self.action_space)
         self.architecture = self._architecture()
         with runtime.on(self.jax_device):
             networks = Networks(self.architecture, int(init_seed.generate_state(1)[0] >> 1))
             self.learner: Learner = start(networks, self.max_grad_norm)
+        ours = self._vec_normalize_env is None  # a VecNormalize around the environment does it all
         self.observation_normaliser = ObservationNormaliser(
             RunningMoments.of_size(self.layout.features),
             self.layout.measured,
             self.clip_obs,
-            enabled=self.normalize_obs and self._vec_normalize_env is None,
+            enabled=self.normalize_obs and ours,
         )
         self.reward_normaliser = RewardNormaliser(
             self.gamma,
             self.clip_reward,
-            np.zeros(self.n_envs if self.env is not None else 1),
-            enabled=self.normalize_reward and self._vec_normalize_env is None,
+            np.zeros(1 if self.env is None else self.n_envs),
+            enabled=self.normalize_reward and ours,
         )
-        self.policy: Any = self  # SB3's callbacks and Zoo scripts look for a policy that predicts
-        self._predictors: dict[tuple[int, bool], _Predictor] = {}
+        self._predictors: dict[tuple[int, bool], Predictor] = {}
+        self.policy: Any = self  # SB3's tools look for a policy that predicts
 
     def _architecture(self) -> Architecture:
         known = {"net_arch", "activation_fn", "ortho_init", "log_std_init", "features_dim"}
@@ -189,11 +194,14 @@ class DeepAgent(BaseAlgorithm):
                 f"policy_kwargs has no {', '.join(map(repr, unknown))}; known: "
                 f"{', '.join(sorted(known))}"
             )
-        given = dict(self.policy_kwargs)
-        net_arch = given.get("net_arch", (64, 64))
-        policy_layers, value_layers = _layers(net_arch)
-        box = isinstance(self.actions, BoxActions)
-        outputs = self.actions.size if box else self.actions.factors * self.actions.choices
+        given = self.policy_kwargs
+        policy_layers, value_layers = _layers(given.get("net_arch", (64, 64)))
+        actions, log_std = self.actions, None
+        if isinstance(actions, BoxActions):
+            outputs = actions.size
+            log_std = float(given.get("log_std_init", self.LOG_STD_INIT))
+        else:
+            outputs = actions.factors * actions.choices
         return Architecture(
             inputs=self.layout.features,
             images=self.layout.images,
@@ -202,16 +210,27 @@ class DeepAgent(BaseAlgorithm):
             value_layers=value_layers,
             activation=activation_name(given.get("activation_fn", "tanh")),
             ortho_init=bool(given.get("ortho_init", True)),
-            log_std_init=float(given.get("log_std_init", self.LOG_STD_INIT)) if box else None,
+            log_std_init=log_std,
             use_sde=self.use_sde,
             features_dim=int(given.get("features_dim", 256)),
         )
 
     @staticmethod
     def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
-        wrapped = BaseAlgorithm._wrap_env(env, verbose, monitor_wrapper)
-        actions_of(wrapped.action_space)  # refuse what we cannot do, in our own words
-        return wrapped
+        env = _made(env, verbose)
+        # refuse what we cannot do in our own words, before SB3 wraps it
+        actions_of(env.action_space)
+        observation_layout(env.observation_space, convolve=False)
+        return BaseAlgorithm._wrap_env(env, verbose, monitor_wrapper)
+
+    def learners(self) -> dict[str, Learner]:
+        """Everything that is trained, by name; an agent with more networks adds them."""
+        return {"agent": self.learner}
+
+    def set_learners(self, learners: Mapping[str, Learner]) -> None:
+        """Replace what `learners` returned."""
+        self.learner = learners["agent"]
+        self._predictors.clear()
 
     # ------------------------------------------------------------------ learning
 
@@ -228,8 +247,7 @@ class DeepAgent(BaseAlgorithm):
 
         As in SB3 the total is a lower bound: the last rollout is always completed.
         """
-        if self.env is None:
-            raise ValueError("this agent has no environment; give it one with set_env")
+        self._environment()
         watched = callback is not None or progress_bar
         total_timesteps, callback = self._setup_learn(
             total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar
@@ -242,14 +260,9 @@ class DeepAgent(BaseAlgorithm):
                 break
             iteration += 1
             self._update_current_progress_remaining(self.num_timesteps, total_timesteps)
-            with runtime.on(self.jax_device):
-                self.last_update = self.train(rollout)
-            self._n_updates += 1
-            self._predictors.clear()
-            for key, value in self.last_update.items():
-                self.logger.record(key, value)
+            self._train_and_record(rollout)
             if log_interval is not None and iteration % log_interval == 0:
-                self.dump_logs(iteration)
+                OnPolicyAlgorithm.dump_logs(self, iteration)  # type: ignore[arg-type]
         callback.on_training_end()
         return self
 
@@ -257,9 +270,18 @@ class DeepAgent(BaseAlgorithm):
     def train(self, rollout: Rollout) -> dict[str, float]:
         """Learn from a rollout and return what to log."""
 
+    def _train_and_record(self, rollout: Rollout) -> None:
+        with runtime.on(self.jax_device):
+            self.last_update = self.train(rollout)
+        self._n_updates += 1
+        self._predictors.clear()
+        for key, value in self.last_update.items():
+            self.logger.record(key, value)
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+
     def collect_rollout(self, callback: BaseCallback | None) -> Rollout | None:
         """Act for ``n_steps`` steps in every environment; ``None`` if a callback said stop."""
-        source = self._source()
+        source, masked = self._source()
         if not isinstance(self._last_obs, Encoded):
             self._last_obs = self.layout.encode(self._last_obs, source.rows)
         actor = actor_for(
@@ -271,56 +293,59 @@ class DeepAgent(BaseAlgorithm):
             rng=self.rng,
             sde_sample_freq=self.sde_sample_freq,
             noise_color=self.noise_color,
-            masked=self._has_masks,
+            masked=masked,
         )
-        on_step = None
+        watcher = None
         if callback is not None:
             callback.on_rollout_start()
-            on_step = _Watcher(self, callback)
-        rollout = collect(source, actor, self._last_obs, self.n_steps, on_step)
+            watcher = _Watcher(self, callback)
+        rollout = collect(source, actor, self._last_obs, self.n_steps, watcher)
         if rollout is None:
             return None
+        self._last_obs = rollout.last
+        for info in rollout.endings:
+            self._update_info_buffer([info], np.array([True]))
         if callback is None:
             self.num_timesteps += self.n_steps * source.rows
         else:
             callback.on_rollout_end()
-        self._last_obs = rollout.last
-        for info in rollout.endings:
-            self._update_info_buffer([info], np.array([True]))
         return rollout
 
-    def _source(self) -> Source:
-        env = self.env
-        plain = type(env) is DummyVecEnv and env.num_envs == 1
-        self._has_masks = isinstance(self.actions, FiniteActions) and _offers_masks(env)
+    def _source(self) -> tuple[Source, bool]:
+        """The environments as the engine sees them, and whether they offer action masks."""
+        env, actions = self._environment(), self.actions
+        masked = isinstance(actions, FiniteActions) and _offers_masks(env)
+        masks: Callable[[], Array | None] = _no_masks
+        if isinstance(actions, FiniteActions) and masked:
+            pad = actions.pad_mask
+            masks = lambda: pad(np.stack(env.env_method("action_masks")))  # noqa: E731
+        name = _name_of(env)
+        if type(env) is DummyVecEnv and env.num_envs == 1:
+            scalar = isinstance(actions, FiniteActions) and actions.scalar
+            single = SingleSource(env.envs[0], self.layout, name, masks, scalar_action=scalar)
+            return single, masked
+        return VectorSource(env, self.layout, name, masks), masked
 
-        def masks() -> Array | None:
-            if not self._has_masks:
-                return None
-            return self.actions.pad_mask(np.stack(env.env_method("action_masks")))
-
-        if plain:
-            scalar = isinstance(self.actions, FiniteActions) and self.actions.scalar
-            return SingleSource(
-                env.envs[0], self.layout, self.env_name, masks, scalar_action=scalar
-            )
-        return VectorSource(env, self.layout, self.env_name, masks)
+    def _environment(self) -> VecEnv:
+        if self.env is None:
+            raise ValueError("this agent has no environment; give it one: agent.set_env(env)")
+        return self.env
 
     def experience(self, rollout: Rollout) -> Experience:
         """Step 3: fold the rollout into the normalisers, and estimate its advantages."""
         steps, rows = rollout.reward.shape
-        features = rollout.flat.shape[2]
-        self.observation_normaliser.fold(rollout.flat[:-1].reshape(-1, features))
-        flat = self.observation_normaliser(rollout.flat.reshape(-1, features))
+        used = steps * rows
+        raw = _merged(rollout.flat)
+        self.observation_normaliser.fold(raw[:used])
+        flat = self.observation_normaliser(raw)
         images = tuple(_merged(image) for image in rollout.images)
         value = self._values(flat, images).reshape(steps + 1, rows)
         next_value = value[1:].copy()
         for (t, n), final in rollout.final.items():
             final_flat = self.observation_normaliser(final.flat)
             next_value[t, n] = self._values(final_flat, final.images)[0]
-        reward = self.reward_normaliser(rollout.reward, rollout.done)
         advantage = generalised_advantage(
-            reward,
+            self.reward_normaliser(rollout.reward, rollout.done),
             value[:-1],
             next_value,
             rollout.terminated,
@@ -328,7 +353,6 @@ class DeepAgent(BaseAlgorithm):
             self.gamma,
             self.gae_lambda,
         )
-        used = steps * rows
         return Experience(
             flat=flat[:used],
             images=tuple(image[:used] for image in images),
@@ -336,7 +360,7 @@ class DeepAgent(BaseAlgorithm):
             target=(advantage + value[:-1]).reshape(-1),
             value=value[:-1].reshape(-1),
             drawn={key: _merged(array) for key, array in rollout.drawn.items()},
-            state=self._states(rollout.flat[:-1].reshape(-1, features)),
+            state=self._states(raw[:used]),
         )
 
     def _states(self, raw: Array) -> Array:
@@ -348,8 +372,6 @@ class DeepAgent(BaseAlgorithm):
         value = self.learner.networks.value
         return evaluate_rows(value.body, value.head, flat, images)[:, 0].astype(np.float64)
 
-    dump_logs = OnPolicyAlgorithm.dump_logs  # type: ignore[assignment]
-
     # ------------------------------------------------------------------ acting
 
     def predict(
@@ -360,18 +382,39 @@ class DeepAgent(BaseAlgorithm):
         deterministic: bool = False,
         action_masks: Any = None,
     ) -> tuple[Array, None]:
-        """Actions for one observation or a batch of them, as SB3's ``predict``."""
-        observation, vectorised = self._as_batch(observation)
-        rows = _rows_of(observation)
+        """Actions for one raw observation or a batch of them, as SB3's ``predict``.
+
+        Args:
+            observation: as the environment gives it; it is normalised here.
+            state: not used; these policies have no memory.
+            episode_start: not used.
+            deterministic: the policy's mode (True) or a sample (False).
+            action_masks: the allowed actions, for finite action spaces.
+        """
+        batch, vectorised = as_batch(observation, self.observation_space)
+        rows = rows_of(batch)
+        encoded = self.layout.encode(channels_first(batch, self.observation_space), rows)
         key = (rows, deterministic)
         if key not in self._predictors:
-            self._predictors[key] = _Predictor(self, rows, deterministic, self._predict_rng)
-        encoded = self.layout.encode(observation, rows)
+            self._predictors[key] = self._predictor(
+                rows, None if deterministic else self._predict_rng
+            )
         mask = None
-        if action_masks is not None:
+        if action_masks is not None and isinstance(self.actions, FiniteActions):
             mask = self.actions.pad_mask(np.asarray(action_masks).reshape(rows, -1))
         action = self._predictors[key](encoded, mask)
         return (action if vectorised else action[0]), None
+
+    def _predictor(self, rows: int, rng: np.random.Generator | None) -> Predictor:
+        return Predictor(
+            self.learner.networks.policy,
+            self.observation_normaliser,
+            self.actions,
+            rows,
+            rng,
+            sde_sample_freq=self.sde_sample_freq,
+            noise_color=self.noise_color,
+        )
 
     def evaluate(
         self, episodes: int, *, deterministic: bool = True, seed: int = 0, env: Any = None
@@ -387,30 +430,32 @@ class DeepAgent(BaseAlgorithm):
             seed: of the environment and of the noise.
             env: a Gymnasium environment to use; by default a new one like the training one.
         """
-        env = self._fresh_env() if env is None else env
-        predictor = _Predictor(self, 1, deterministic, np.random.default_rng(seed))
+        fresh = env is None
+        env = self._fresh_env() if fresh else env
+        predictor = self._predictor(1, None if deterministic else np.random.default_rng(seed))
         returns = np.zeros(episodes)
-        scalar = isinstance(self.actions, FiniteActions) and self.actions.scalar
         observation, _ = env.reset(seed=seed)
         for episode in range(episodes):
             done = False
             while not done:
-                encoded = self._encode_for_acting(observation)
-                action = predictor(encoded, self._mask_of(env))[0]
-                observation, reward, ended, cut, _ = env.step(int(action) if scalar else action)
+                action = predictor(self._encode_one(observation), self._mask_of(env))[0]
+                observation, reward, terminated, truncated, _ = env.step(action)
                 returns[episode] += float(reward)
-                done = ended or cut
+                done = terminated or truncated
             if episode + 1 < episodes:
                 observation, _ = env.reset()
-        env.close()
+        if fresh:
+            env.close()
         return returns
 
-    def _encode_for_acting(self, observation: Any) -> Encoded:
-        if isinstance(self.env, VecTransposeImage):
-            observation = self.env.transpose_observations(_with_axis(observation))
+    def _encode_one(self, observation: Any) -> Encoded:
+        """One raw observation, through whatever wraps the training environments."""
+        if self._vec_normalize_env is None and self.layout.is_plain:
+            return Encoded(observation[None])
+        batch = channels_first(with_axis(observation), self.observation_space)
         if self._vec_normalize_env is not None:
-            observation = self._vec_normalize_env.normalize_obs(observation)
-        return self.layout.encode(observation, 1)
+            batch = self._vec_normalize_env.normalize_obs(batch)
+        return self.layout.encode(batch, 1)
 
     def _mask_of(self, env: Any) -> Array | None:
         if not isinstance(self.actions, FiniteActions) or not env.has_wrapper_attr("action_masks"):
@@ -418,13 +463,11 @@ class DeepAgent(BaseAlgorithm):
         return self.actions.pad_mask(np.asarray(env.get_wrapper_attr("action_masks")())[None])
 
     def _fresh_env(self) -> Any:
-        spec = None
-        if self.env is not None:
-            spec = self.env.get_attr("spec")[0]
+        spec = self._environment().get_attr("spec")[0]
         if spec is None:
             raise ValueError(
                 "a fresh environment can't be made: the training one was not made by gym.make; "
-                "pass one to evaluate(..., env=...)"
+                "pass one: evaluate(..., env=env)"
             )
         spec = copy(spec)
         spec.additional_wrappers = tuple(  # SB3's Monitor can't be made again, and is not needed
@@ -432,23 +475,120 @@ class DeepAgent(BaseAlgorithm):
         )
         return gym.make(spec, disable_env_checker=True)
 
-    def _as_batch(self, observation: Any) -> tuple[Any, bool]:
-        space = self.observation_space
-        if isinstance(space, spaces.Dict):
-            key = next(iter(space.spaces))
-            leaf = np.asarray(observation[key])
-            vectorised = leaf.ndim > len(space.spaces[key].shape or ())
-            if not vectorised:
-                observation = _with_axis(observation)
-            return observation, vectorised
-        leaf = np.asarray(observation)
-        vectorised = leaf.ndim > len(space.shape or ())
-        return (leaf if vectorised else leaf[None]), vectorised
-
-    # ------------------------------------------------------------------ parts SB3 expects
-
     def set_training_mode(self, mode: bool) -> None:
         """Nothing here behaves differently in training; SB3's tools call this."""
+
+    # ------------------------------------------------------------------ saving
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor's keywords as plain data, from which an equal agent can be built."""
+        names = [
+            name for name in signature(type(self).__init__).parameters if name not in NOT_SAVED
+        ]
+        return {name: _setting_to_data(name, _setting(self, name)) for name in names}
+
+    def save(
+        self, path: Any, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
+    ) -> None:
+        """Write the agent to one file of safetensors and JSON, without pickle.
+
+        Args:
+            path: where; ``.zip`` is added if it has no ending.
+            exclude: not supported, as nothing else than the agent itself is saved.
+            include: likewise.
+        """
+        if exclude or include:
+            raise ValueError("exclude and include have no meaning here: a bundle is always whole")
+        policy_class: Any = self.policy_class
+        data = {
+            "agent": type(self).__name__,
+            "policy": policy_class.__name__,
+            "settings": self.settings(),
+            "observation_space": space_to_data(self.observation_space),
+            "action_space": space_to_data(self.action_space),
+            "environment": None if self.env is None else _name_of(self.env),
+            "state": state.agent_data(self),
+        }
+        bundle.write(path, state.agent_arrays(self), data)
+
+    @classmethod
+    def load(
+        cls,
+        path: Any,
+        env: Any = None,
+        device: Any = "auto",
+        custom_objects: dict[str, Any] | None = None,
+        print_system_info: bool = False,
+        force_reset: bool = True,
+        **settings: Any,
+    ) -> Self:
+        """An agent that `save` wrote; it predicts without an environment and learns with one.
+
+        Args:
+            path: the file, or the directory of a run.
+            env: to go on learning in.
+            device: where to compute.
+            custom_objects: replacements for saved settings, by name.
+            print_system_info: not supported.
+            force_reset: reset the environment when learning goes on.
+            settings: replacements for saved settings.
+        """
+        if print_system_info:
+            raise ValueError("print_system_info is not supported; `ottrpo doctor` prints it")
+        arrays, data = bundle.read(path)
+        if data["agent"] != cls.__name__:
+            raise ValueError(f"{path} holds a {data['agent']}, not a {cls.__name__}")
+        keywords = data["settings"] | (custom_objects or {}) | settings
+        agent = cls(data["policy"], None, device=device, _init_setup_model=False, **keywords)
+        agent.observation_space = space_from_data(data["observation_space"])
+        agent.action_space = space_from_data(data["action_space"])
+        if env is not None:
+            agent._adopt(env)
+        agent._setup_model()
+        state.restore(agent, arrays, data["state"])
+        if env is not None and not force_reset:
+            agent._last_obs = state.last_observation(arrays)
+        return agent
+
+    def _adopt(self, env: Any) -> None:
+        wrapped = self._wrap_env(env, self.verbose)
+        check_for_correct_spaces(wrapped, self.observation_space, self.action_space)
+        self.n_envs = wrapped.num_envs
+        self.set_env(wrapped)
+
+    def get_parameters(self) -> dict[str, Any]:
+        """The trained arrays, by their path."""
+        return {
+            key: array
+            for name, learner in self.learners().items()
+            for key, array in bundle.flatten(name, learner.networks).items()
+        }
+
+    def set_parameters(
+        self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto"
+    ) -> None:
+        """Replace the trained arrays by those of a file or of `get_parameters`.
+
+        Raises:
+            ValueError: if names (with ``exact_match``) or shapes differ; nothing is changed then.
+        """
+        given = load_path_or_dict
+        if not isinstance(given, Mapping):
+            saved, _ = bundle.read(given)
+            given = {k.replace(".networks", "", 1): v for k, v in saved.items() if ".networks" in k}
+        known = self.get_parameters()
+        unknown = sorted(set(given) - set(known))
+        if unknown:
+            raise ValueError(f"this agent has no parameter {unknown[0]!r}; it has {list(known)}")
+        self.set_learners(
+            {
+                name: Learner(
+                    bundle.unflatten(name, learner.networks, given, exact=exact_match),
+                    learner.moments,
+                )
+                for name, learner in self.learners().items()
+            }
+        )
 
 
 class _Watcher:
@@ -475,70 +615,30 @@ class _Watcher:
         return bool(self._callback.on_step())
 
 
-class _Predictor:
-    """The policy for a fixed number of rows outside training, with noise drawn in chunks."""
-
-    def __init__(
-        self, agent: DeepAgent, rows: int, deterministic: bool, rng: np.random.Generator
-    ) -> None:
-        self._agent, self._rows = agent, rows
-        self._rng = None if deterministic else rng
-        self._steps = 1 if deterministic else PREDICT_CHUNK
-        self._t = self._steps
-        self._actor: Any = None
-
-    def __call__(self, observation: Encoded, mask: Array | None) -> Array:
-        if self._t >= self._steps:
-            if self._actor is None or self._rng is not None:
-                self._actor = actor_for(
-                    self._agent.learner.networks.policy,
-                    self._agent.observation_normaliser,
-                    self._agent.actions,
-                    steps=self._steps,
-                    rows=self._rows,
-                    rng=self._rng,
-                    sde_sample_freq=self._agent.sde_sample_freq,
-                    noise_color=self._agent.noise_color,
-                )
-            self._t = 0
-        action = self._actor.act(self._t, observation.flat, observation.images, mask)
-        self._t += 1
-        return action
+def at_least(name: str, value: Any, least: int) -> int:
+    """``value`` as an integer that is large enough."""
+    if int(value) != value or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    return int(value)
 
 
-def actions_of(space: spaces.Space[Any]) -> BoxActions | FiniteActions:
-    """How the policy sees the action space; an unsupported one is refused by name."""
-    if isinstance(space, spaces.Box):
-        low, high = (np.asarray(bound, np.float32).reshape(-1) for bound in (space.low, space.high))
-        if not (np.isfinite(low).all() and np.isfinite(high).all()):
-            raise ValueError(
-                f"the action box must be bounded, got {space}; wrap the environment in "
-                "gymnasium.wrappers.RescaleAction or clip its actions to finite bounds"
-            )
-        return BoxActions(low, high, space.shape)
-    if isinstance(space, spaces.Discrete):
-        return FiniteActions((int(space.n),), np.array([int(space.start)]), scalar=True)
-    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
-        counts = tuple(int(count) for count in space.nvec)
-        return FiniteActions(counts, np.asarray(space.start, np.int64), scalar=False)
-    if isinstance(space, spaces.MultiBinary) and isinstance(space.n, int | np.integer):
-        n = int(space.n)
-        return FiniteActions((2,) * n, np.zeros(n, np.int64), scalar=False)
-    raise ValueError(
-        f"action space {space} is not supported; allowed: a bounded Box, Discrete, and "
-        "MultiDiscrete or MultiBinary with one axis"
-    )
-
-
-def as_schedule(value: Any) -> Any:
-    """A number, an SB3 schedule, or ``{"start": x, "end": y}`` for a straight line between."""
-    if isinstance(value, dict):
-        if set(value) != {"start", "end"}:
-            raise ValueError(f"a schedule needs 'start' and 'end', got {sorted(value)}")
-        return LinearSchedule(float(value["start"]), float(value["end"]), 1.0)
-    if not callable(value) and not isinstance(value, int | float):
-        raise ValueError(f"expected a number, a schedule or a start and an end, got {value!r}")
+def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> Any:
+    """``value`` if it is allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
     return value
+
+
+def _fraction(name: str, value: float) -> float:
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}")
+    return float(value)
+
+
+def _not_negative(name: str, value: float) -> float:
+    if not value >= 0:
+        raise ValueError(f"{name} must not be negative, got {value!r}")
+    return float(value)
 
 
 def _layers(net_arch: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -546,20 +646,26 @@ def _layers(net_arch: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
         unknown = sorted(set(net_arch) - {"pi", "vf"})
         if unknown:
             raise ValueError(f"net_arch has keys 'pi' and 'vf' only, got {unknown}")
-        return tuple(net_arch.get("pi", ())), tuple(net_arch.get("vf", ()))
-    layers = tuple(int(size) for size in net_arch)
-    return layers, layers
+        return _sizes(net_arch.get("pi", ())), _sizes(net_arch.get("vf", ()))
+    return _sizes(net_arch), _sizes(net_arch)
 
 
-def _made(env: Any) -> Any:
-    return gym.make(env, disable_env_checker=True) if isinstance(env, str) else env
+def _sizes(layers: Any) -> tuple[int, ...]:
+    return tuple(at_least("every layer of net_arch", size, 1) for size in layers)
+
+
+def _made(env: Any, verbose: int) -> Any:
+    if not isinstance(env, str):
+        return env
+    translation = catalogue.translation(env)
+    if translation is not None:
+        print(translation)  # noqa: T201  # another environment than asked for is never silent
+    return catalogue.make(env, disable_env_checker=True)
 
 
 def _name_of(env: Any) -> str:
-    if env is None or isinstance(env, str):
-        return str(env)
     spec = env.get_attr("spec")[0] if isinstance(env, VecEnv) else getattr(env, "spec", None)
-    return type(env).__name__ if spec is None else str(spec.id)
+    return "the environment" if spec is None else str(spec.id)
 
 
 def _offers_masks(env: VecEnv) -> bool:
@@ -569,28 +675,24 @@ def _offers_masks(env: VecEnv) -> bool:
         return False
 
 
+def _no_masks() -> None:
+    return None
+
+
 def _merged(array: Array) -> Array:
-    return array.reshape(-1, *array.shape[2:])
+    return array.reshape(array.shape[0] * array.shape[1], *array.shape[2:])
 
 
-def _rows_of(observation: Any) -> int:
-    return len(next(iter(observation.values())) if isinstance(observation, dict) else observation)
+def _setting(agent: Any, name: str) -> Any:
+    return agent._stats_window_size if name == "stats_window_size" else getattr(agent, name)
 
 
-def _with_axis(observation: Any) -> Any:
-    if isinstance(observation, dict):
-        return {key: np.asarray(leaf)[None] for key, leaf in observation.items()}
-    return np.asarray(observation)[None]
-
-
-def at_least(name: str, value: Any, least: int) -> int:
-    """``value`` as an integer that is large enough."""
-    if int(value) != value or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
-    return int(value)
-
-
-def _share(name: str, value: float) -> float:
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}")
-    return float(value)
+def _setting_to_data(name: str, value: Any) -> Any:
+    if name in SCHEDULED:
+        return schedule_to_data(value)
+    if isinstance(value, Cost):
+        return cost_to_data(value)
+    if name == "policy_kwargs":
+        activation = activation_name(value.get("activation_fn", "tanh"))
+        return value | {"activation_fn": activation}
+    return value

@@ -98,12 +98,14 @@ class FiniteSteps:
         if "mask" in batch.drawn:
             allowed = allowed & batch.drawn["mask"]
         weight = np.where(allowed, np.exp(logits - logits.max(-1, keepdims=True)), 0.0)
-        return weight / weight.sum(-1, keepdims=True), allowed
+        probability: Floats = weight / weight.sum(-1, keepdims=True)
+        return probability, allowed
 
     def _costs(self, batch: Experience) -> Floats:
         if self.cost.depends_on_state:
             return self.cost.matrix(self.actions.choices, states=batch.state)
-        return cost_table(self.cost, 1, self.actions.choices)[0]
+        table: Floats = cost_table(self.cost, 1, self.actions.choices)[0]
+        return table
 
 
 def finite_plan(

@@ -5,6 +5,7 @@
 `OTTRPO.train` is Algorithm 1 of the paper.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, final
 
 import equinox as eqx
@@ -21,10 +22,11 @@ from ottrpo.deep.region import between, largest_share
 from ottrpo.deep.rollout import Rollout
 from ottrpo.deep.update import Learner, make_descend, minibatches
 
-from .base import DeepAgent, Experience, as_schedule, at_least
+from .base import DeepAgent, Experience, at_least, one_of
 from .finite import FiniteSteps
 from .gaussian import GaussianSteps
 from .plan import Plan
+from .spaces import as_schedule
 
 Array = Any
 Scale = tuple[Array, Array]
@@ -147,6 +149,7 @@ class OTTRPO(DeepAgent):
             verbose=verbose,
             seed=seed,
             device=device,
+            _init_setup_model=False,
         )
         self.normalize_advantage = normalize_advantage
         self.radius = radius
@@ -176,6 +179,17 @@ class OTTRPO(DeepAgent):
             self._network = AdvantageNetwork(
                 self.architecture, self.actions, seed, self.max_grad_norm
             )
+
+    def learners(self) -> dict[str, Learner]:
+        """Policy and value function, and the learned advantage if there is one."""
+        network = self._network
+        return super().learners() | ({} if network is None else {"advantage": network.learner})
+
+    def set_learners(self, learners: Mapping[str, Learner]) -> None:
+        """Replace what `learners` returned."""
+        super().set_learners(learners)
+        if self._network is not None:
+            self._network.learner = learners["advantage"]
 
     def _steps_for(self, actions: BoxActions | FiniteActions) -> GaussianSteps | FiniteSteps:
         box = isinstance(actions, BoxActions)
@@ -221,8 +235,8 @@ class OTTRPO(DeepAgent):
         if self.normalize_advantage:  # once, here: the dual and the loss must see the same numbers
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         if self._network is not None:
-            taken = {key: batch.drawn[key] for key in ("action", "label") if key in batch.drawn}
-            rows = {"flat": batch.flat, "images": batch.images, **taken}
+            rows: dict[str, Any] = {"flat": batch.flat, "images": batch.images}
+            rows |= {key: batch.drawn[key] for key in ("action", "label") if key in batch.drawn}
             rows["advantage"] = advantage.astype(np.float32)
             self._network.fit(rows, *self._minibatches(batch), self._learning_rate)
         return advantage
@@ -235,7 +249,7 @@ class OTTRPO(DeepAgent):
 
     def _move(self, batch: Experience, plan: Plan) -> dict[str, Any]:
         """Step 5: gradient descent of all epochs and minibatches, as one compiled program."""
-        rows = {key: _single(array) for key, array in plan.rows.items()}
+        rows: dict[str, Any] = {key: _single(array) for key, array in plan.rows.items()}
         rows |= {"flat": batch.flat, "images": batch.images, "return": _single(batch.target)}
         constants = {"multiplier": np.float32(plan.solution.multiplier)}
         self.learner, fit = self._descend(
@@ -256,8 +270,9 @@ class OTTRPO(DeepAgent):
         if self.log_std_final is None:
             return
         networks = self.learner.networks
-        first, left = self.architecture.log_std_init, self._current_progress_remaining
-        log_std = self.log_std_final + max(left, 0.0) * (first - self.log_std_final)
+        first = float(self.architecture.log_std_init or 0.0)
+        left = max(self._current_progress_remaining, 0.0)
+        log_std = self.log_std_final + left * (first - self.log_std_final)
         policy = eqx.tree_at(
             lambda p: p.log_std, networks.policy, jnp.full_like(networks.policy.log_std, log_std)
         )
@@ -278,8 +293,9 @@ class OTTRPO(DeepAgent):
         """
         networks, normaliser = self.learner.networks, self.observation_normaliser
         new_scale = self._acting_scale()
-        raw = rollout.flat[:-1].reshape(-1, rollout.flat.shape[2])
-        rows = {"flat": batch.flat, "images": batch.images} | self._steps.region_rows(batch)
+        raw = rollout.flat[:-1].reshape(len(batch.flat), -1)
+        rows: dict[str, Any] = {"flat": batch.flat, "images": batch.images}
+        rows |= self._steps.region_rows(batch)
 
         def spent_at(share: float) -> float:
             if share == 1.0:
@@ -330,7 +346,7 @@ class Radius:
                 value = float(value[:-1]) / 100.0
             except ValueError:
                 raise ValueError(
-                    f'radius must be a number, a schedule or a percentage such as "30%", got {value!r}'
+                    f'radius must be a number, a schedule or a share such as "30%", got {value!r}'
                 ) from None
         if not callable(value) and not (isinstance(value, dict) or value > 0):
             raise ValueError(f"radius must be positive, got {value}")
@@ -340,13 +356,6 @@ class Radius:
         """ε now, in units of the cost."""
         radius = self._schedule(progress_remaining)
         return radius * typical_cost if self._relative else radius
-
-
-def one_of(name: str, value: str, allowed: tuple[str, ...]) -> Any:
-    """``value`` if it is allowed."""
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-    return value
 
 
 def _single(array: Array) -> Array:

@@ -11,12 +11,17 @@ from .networks import SDE_VARIANCE_FLOOR, Policy
 from .normaliser import ObservationNormaliser
 
 Array = Any
+ONE = np.float32(1.0)
 FORBIDDEN = np.float32(-1e9)  # logit of an action that a mask rules out
 
 
 @dataclass(frozen=True)
 class BoxActions:
-    """Actions in a box; a Gaussian's samples are clipped to it before they reach the world."""
+    """Actions in a box, measured from its centre in units of half its width.
+
+    So every box is [-1, 1] to the policy, and one initial standard deviation suits all. Samples
+    of a Gaussian are clipped to the box before they reach the world.
+    """
 
     low: NDArray[np.float32]
     high: NDArray[np.float32]
@@ -26,6 +31,16 @@ class BoxActions:
     def size(self) -> int:
         """Number of coordinates d."""
         return len(self.low)
+
+    @property
+    def is_unit(self) -> bool:
+        """Whether the box is [-1, 1] already."""
+        return bool((self.low == -1).all() and (self.high == 1).all())
+
+    def to_world(self, action: Array) -> Array:
+        """Actions in [-1, 1] as the environment wants them; never outside its bounds."""
+        share = 0.5 * (action + 1.0)
+        return self.low * (1.0 - share) + self.high * share
 
 
 @dataclass(frozen=True)
@@ -115,7 +130,7 @@ class GaussianActor:
     ) -> None:
         self._inputs = _Inputs(normaliser, rows)
         self._forward = forward_for(policy.body, policy.head, rows)
-        self._low, self._high = actions.low, actions.high
+        self._to_world = None if actions.is_unit else actions.to_world
         self._shape = (rows, *actions.shape)
         log_std = np.asarray(policy.log_std)
         self._mean = np.empty((steps, rows, actions.size), np.float32)
@@ -151,8 +166,10 @@ class GaussianActor:
             matrix = self._noise[t // self._every]
             np.add(mean, np.einsum("nl,nld->nd", latent, matrix), out=action)
             self._std[t] = np.sqrt(latent**2 @ self._variance + SDE_VARIANCE_FLOOR)
-        clipped = np.minimum(action, self._high)  # a new array: environments may keep it
-        np.maximum(clipped, self._low, out=clipped)
+        clipped = np.minimum(action, ONE)  # a new array: environments may keep it
+        np.maximum(clipped, -ONE, out=clipped)
+        if self._to_world is not None:
+            clipped = self._to_world(clipped)
         return clipped.reshape(self._shape)
 
     def record(self) -> dict[str, Array]:
@@ -232,7 +249,8 @@ def coloured_noise(
         power = (amplitude[0] ** 2 + amplitude[-1] ** 2) + 2 * (amplitude[1:-1] ** 2).sum()
     else:
         power = amplitude[0] ** 2 + 2 * (amplitude[1:] ** 2).sum()
-    noise = np.fft.irfft(spectrum, n=steps, axis=0) * steps / np.sqrt(2 * power)
+    noise: NDArray[np.float64] = np.fft.irfft(spectrum, n=steps, axis=0)
+    noise *= steps / np.sqrt(2 * power)
     return noise.astype(np.float32)
 
 
@@ -248,7 +266,7 @@ def actor_for(
     noise_color: float = 0.0,
     masked: bool = False,
 ) -> GaussianActor | FiniteActor:
-    """An actor for ``rows`` environments and ``steps`` steps; without ``rng`` it is deterministic."""
+    """An actor for ``rows`` environments and ``steps`` steps; deterministic without ``rng``."""
     if isinstance(actions, BoxActions):
         return GaussianActor(
             policy,

@@ -4,6 +4,7 @@ It is fitted to the generalised advantage estimates of the actions that were tak
 about actions that were not.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -28,7 +29,7 @@ class _OfAction(eqx.Module):
 
     def __init__(self, architecture: Architecture, actions: BoxActions, key: Array) -> None:
         body_key, head_key = jax.random.split(key)
-        with_action = _widened(architecture, actions.size)
+        with_action = replace(architecture, inputs=architecture.inputs + actions.size)
         self.body = Body(with_action, architecture.value_layers, body_key)
         inputs = with_action.inputs + len(with_action.images) * with_action.features_dim
         latent = architecture.value_layers[-1] if architecture.value_layers else inputs
@@ -119,14 +120,16 @@ def _table_loss(
     return loss, {"advantage_loss": loss}
 
 
-def _widened(architecture: Architecture, extra: int) -> Architecture:
-    from dataclasses import replace
+@eqx.filter_jit
+def _points(network: _OfAction, flat: Array, images: tuple[Array, ...], action: Array) -> Array:
+    return network(flat, images, action)
 
-    return replace(architecture, inputs=architecture.inputs + extra)
+
+@eqx.filter_jit
+def _slopes(network: _OfAction, flat: Array, images: tuple[Array, ...], action: Array) -> Array:
+    return jax.grad(lambda a: network(flat, images, a).sum())(action)
 
 
-_points = eqx.filter_jit(lambda network, flat, images, action: network(flat, images, action))
-_tables = eqx.filter_jit(lambda network, flat, images: network(flat, images))
-_slopes = eqx.filter_jit(
-    lambda network, flat, images, action: jax.grad(lambda a: network(flat, images, a).sum())(action)
-)
+@eqx.filter_jit
+def _tables(network: _OfState, flat: Array, images: tuple[Array, ...]) -> Array:
+    return network(flat, images)

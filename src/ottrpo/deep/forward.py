@@ -4,7 +4,6 @@ One JAX call per environment step costs twenty times the arithmetic of a small n
 with image encoders are the exception: there the convolutions dominate, and JAX evaluates them.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -93,4 +92,6 @@ def _copy(array: Array) -> Array:
     return np.ascontiguousarray(np.asarray(array), dtype=np.float32)
 
 
-_latent: Callable[..., Array] = eqx.filter_jit(lambda body, flat, images: body(flat, images))
+@eqx.filter_jit
+def _latent(body: Body, flat: Array, images: tuple[Array, ...]) -> Array:
+    return body(flat, images)

@@ -65,6 +65,7 @@ class Linear(eqx.Module):
             self.bias = jax.random.uniform(bias_key, (outputs,), minval=-bound, maxval=bound)
 
     def __call__(self, x: Array) -> Array:
+        """Apply it to the last axis."""
         return x @ self.weight + self.bias
 
 
@@ -100,6 +101,7 @@ class ImageEncoder(eqx.Module):
         self.output = Linear(channels * height * width, features, keys[3], gain=2**0.5, ortho=ortho)
 
     def __call__(self, image: Array) -> Array:
+        """Features [r, f] of images [r, channels, h, w]."""
         x = image.astype(jnp.float32) / 255.0
         for kernel, bias, stride in zip(self.kernels, self.biases, self.STRIDES, strict=True):
             x = jax.lax.conv(x, kernel, (stride, stride), "VALID") + bias[:, None, None]
@@ -129,6 +131,7 @@ class Body(eqx.Module):
         self.activation = architecture.activation
 
     def __call__(self, flat: Array, images: tuple[Array, ...]) -> Array:
+        """Latent features [r, l]."""
         encoded = [encoder(image) for encoder, image in zip(self.encoders, images, strict=True)]
         x = jnp.concatenate([flat, *encoded], axis=-1) if encoded else flat
         function = ACTIVATIONS[self.activation][0]
@@ -185,6 +188,7 @@ class Value(eqx.Module):
         self.head = Linear(latent, 1, head_key, gain=1.0, ortho=architecture.ortho_init)
 
     def __call__(self, flat: Array, images: tuple[Array, ...] = ()) -> Array:
+        """Values [r]."""
         return self.head(self.body(flat, images))[:, 0]
 
 

@@ -69,8 +69,9 @@ class ObservationNormaliser:
         """Normalised float32 features."""
         if not self.enabled:
             return flat.astype(np.float32)
-        scaled = (flat - self.mean) * self.scale
-        return np.clip(scaled, -self.clip, self.clip).astype(np.float32)
+        scaled: Any = (flat - self.mean) * self.scale
+        clipped: NDArray[np.float32] = np.clip(scaled, -self.clip, self.clip).astype(np.float32)
+        return clipped
 
     def fold(self, flat: NDArray[Any]) -> None:
         """Take a rollout's observations [rows, features] into account, and use the result."""
@@ -104,7 +105,8 @@ class RewardNormaliser:
         running_tn = self._discounted(reward_tn, done_tn)
         self.moments.fold(running_tn.reshape(-1, 1))
         deviation = np.sqrt(self.moments.variance[0] + VARIANCE_FLOOR)
-        return np.clip(reward_tn / deviation, -self.clip, self.clip)
+        scaled: Floats = reward_tn / deviation
+        return np.clip(scaled, -self.clip, self.clip)
 
     def _discounted(self, reward_tn: Floats, done_tn: NDArray[np.bool_]) -> Floats:
         """The return so far at each step, discounted, started anew with each episode."""

@@ -117,8 +117,6 @@ def largest_share(spent_at: Callable[[float], float], radius: float) -> tuple[fl
     return share, spent
 
 
-_between = eqx.filter_jit(
-    lambda old, new, share: jax.tree.map(
-        lambda a, b: a + share * (b - a) if eqx.is_array(a) else b, old, new
-    )
-)
+@eqx.filter_jit
+def _between(old: Any, new: Any, share: Array) -> Any:
+    return jax.tree.map(lambda a, b: a + share * (b - a) if eqx.is_array(a) else b, old, new)

@@ -10,24 +10,26 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from ottrpo.threads import default_to_one_thread
+
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 
 def configure() -> None:
     """One thread for XLA and BLAS, and compiled programs kept between processes."""
+    default_to_one_thread()
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_cpu_multi_thread_eigen" not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} {ONE_THREAD}".strip()
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
 
     import jax
 
-    if not jax.config.jax_compilation_cache_dir:
-        jax.config.update("jax_compilation_cache_dir", str(cache_directory()))
+    config: Any = jax.config
+    if not config.jax_compilation_cache_dir:
+        config.update("jax_compilation_cache_dir", str(cache_directory()))
     # by default only programs that took over a second are kept; ours take less, but many
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def cache_directory() -> Path:
@@ -62,4 +64,5 @@ def on(device: Any) -> AbstractContextManager[Any]:
     """Run what follows on ``device``."""
     import jax
 
-    return jax.default_device(device)
+    context: AbstractContextManager[Any] = jax.default_device(device)
+    return context

@@ -1,0 +1,147 @@
+"""Spaces and schedules: from what SB3 and Gymnasium say to what the engine needs, and to JSON."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from ottrpo.deep.acting import BoxActions, FiniteActions
+
+Space = spaces.Space[Any]
+Schedule = Callable[[float], float]
+SCHEDULE_POINTS = 1001  # a schedule that is no straight line is saved as a table of this length
+
+
+def actions_of(space: Space) -> BoxActions | FiniteActions:
+    """How the policy sees the action space; an unsupported one is refused by name."""
+    if isinstance(space, spaces.Box):
+        low, high = (np.asarray(bound, np.float32).reshape(-1) for bound in (space.low, space.high))
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            raise ValueError(
+                f"the action box must be bounded, got {space}; wrap the environment in "
+                "gymnasium.wrappers.RescaleAction or clip its actions to finite bounds"
+            )
+        return BoxActions(low, high, space.shape)
+    if isinstance(space, spaces.Discrete):
+        return FiniteActions((int(space.n),), np.array([int(space.start)]), scalar=True)
+    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
+        counts = tuple(int(count) for count in space.nvec)
+        return FiniteActions(counts, np.asarray(space.start, np.int64), scalar=False)
+    if isinstance(space, spaces.MultiBinary) and len(space.shape) == 1:
+        n = int(space.shape[0])
+        return FiniteActions((2,) * n, np.zeros(n, np.int64), scalar=False)
+    raise ValueError(
+        f"action space {space} is not supported; allowed: a bounded Box, Discrete, and "
+        "MultiDiscrete or MultiBinary with one axis"
+    )
+
+
+class Straight:
+    """A schedule that goes in a straight line from start to end as training proceeds."""
+
+    def __init__(self, start: float, end: float) -> None:
+        self.start, self.end = float(start), float(end)
+
+    def __call__(self, progress_remaining: float) -> float:
+        """The value now."""
+        return self.end + (self.start - self.end) * progress_remaining
+
+
+class Table:
+    """A schedule given by its values at equally spaced instants, first to last."""
+
+    def __init__(self, values: list[float]) -> None:
+        self.values = [float(value) for value in values]
+
+    def __call__(self, progress_remaining: float) -> float:
+        """The value now, interpolated."""
+        at = (1.0 - progress_remaining) * (len(self.values) - 1)
+        return float(np.interp(at, np.arange(len(self.values)), self.values))
+
+
+def as_schedule(value: Any) -> Any:
+    """A number or function as it is; ``{"start": x, "end": y}`` or ``{"table": [...]}`` built.
+
+    >>> as_schedule({"start": 1.0, "end": 0.0})(0.25)
+    0.25
+    """
+    if isinstance(value, dict):
+        if set(value) == {"start", "end"}:
+            return Straight(**value)
+        if set(value) == {"table"}:
+            return Table(value["table"])
+        raise ValueError(f"a schedule has 'start' and 'end', or a 'table'; got {sorted(value)}")
+    if not callable(value) and not isinstance(value, int | float):
+        raise ValueError(f"expected a number, a schedule or a start and an end, got {value!r}")
+    return value
+
+
+def schedule_to_data(value: Any) -> Any:
+    """A schedule as JSON: a number, a straight line, or a table of its values."""
+    if not callable(value):
+        return value
+    remaining = np.linspace(1.0, 0.0, SCHEDULE_POINTS)
+    values = np.array([float(value(float(p))) for p in remaining])
+    straight = np.linspace(values[0], values[-1], SCHEDULE_POINTS)
+    if np.allclose(values, straight, rtol=1e-9, atol=1e-15):
+        if values[0] == values[-1]:
+            return float(values[0])
+        return {"start": float(values[0]), "end": float(values[-1])}
+    return {"table": values.tolist()}
+
+
+def space_to_data(space: Space) -> dict[str, Any]:
+    """A space as JSON."""
+    if isinstance(space, spaces.Dict):
+        return {"kind": "dict", "spaces": {k: space_to_data(s) for k, s in space.spaces.items()}}
+    if isinstance(space, spaces.Box):
+        return {
+            "kind": "box",
+            "shape": list(space.shape),
+            "dtype": str(space.dtype),
+            "low": _bound_to_data(space.low),
+            "high": _bound_to_data(space.high),
+        }
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, spaces.MultiDiscrete):
+        return {
+            "kind": "multi-discrete",
+            "counts": space.nvec.tolist(),
+            "start": space.start.tolist(),
+        }
+    if isinstance(space, spaces.MultiBinary):
+        return {"kind": "multi-binary", "shape": list(space.shape)}
+    raise ValueError(f"the space {space} can't be saved")
+
+
+def space_from_data(data: dict[str, Any]) -> Space:
+    """The space that `space_to_data` wrote."""
+    kind = data.get("kind")
+    if kind == "dict":
+        return spaces.Dict({k: space_from_data(s) for k, s in data["spaces"].items()})
+    if kind == "box":
+        shape, dtype = tuple(data["shape"]), np.dtype(data["dtype"])
+        low, high = (_bound_from_data(data[name], shape, dtype) for name in ("low", "high"))
+        return spaces.Box(low, high, shape, dtype.type)
+    if kind == "discrete":
+        return spaces.Discrete(data["n"], start=data["start"])
+    if kind == "multi-discrete":
+        return spaces.MultiDiscrete(data["counts"], start=data["start"])
+    if kind == "multi-binary":
+        shape = tuple(data["shape"])
+        return spaces.MultiBinary(shape[0] if len(shape) == 1 else list(shape))
+    raise ValueError(f"{kind!r} is not a kind of space")
+
+
+def _bound_to_data(bound: Any) -> Any:
+    """Infinity has no JSON; a bound that is the same everywhere is one entry."""
+    entries = [str(x) if np.isinf(x) else x.item() for x in np.asarray(bound).reshape(-1)]
+    return entries[0] if entries and len(set(entries)) == 1 else entries
+
+
+def _bound_from_data(data: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    entries = data if isinstance(data, list) else [data]
+    flat = np.array([float(x) if isinstance(x, str) else x for x in entries], dtype=dtype)
+    return np.broadcast_to(flat if len(flat) == 1 else flat.reshape(shape), shape).copy()

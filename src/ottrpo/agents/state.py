@@ -1,0 +1,109 @@
+"""All that an agent is at the border between two rollouts, as arrays and plain data.
+
+Environments are not part of it: whoever wants to continue a run exactly captures those as well.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ottrpo.deep.normaliser import RunningMoments
+from ottrpo.deep.observations import Encoded
+from ottrpo.deep.update import Learner
+
+from .bundle import flatten, unflatten
+
+Arrays = dict[str, Any]
+
+
+def agent_arrays(agent: Any) -> Arrays:
+    """Parameters, optimiser moments, normalisers and the observation to go on from."""
+    arrays: Arrays = {}
+    for name, learner in agent.learners().items():
+        arrays |= flatten(f"{name}.networks", learner.networks)
+        arrays |= flatten(f"{name}.moments", learner.moments)
+    observations, rewards = agent.observation_normaliser, agent.reward_normaliser
+    arrays |= {
+        "observations.mean": observations.mean,
+        "observations.scale": observations.scale,
+        "rewards.return": rewards.return_n,
+        **_moments("observations", observations.moments),
+        **_moments("rewards", rewards.moments),
+    }
+    if isinstance(agent._last_obs, Encoded):
+        arrays["last.flat"] = agent._last_obs.flat
+        for i, image in enumerate(agent._last_obs.images):
+            arrays[f"last.image{i}"] = image
+    return arrays
+
+
+def agent_data(agent: Any) -> dict[str, Any]:
+    """Counters, random states and the statistics of recent episodes."""
+    episodes = agent.ep_info_buffer or ()
+    return {
+        "num_timesteps": agent.num_timesteps,
+        "n_updates": agent._n_updates,
+        "total_timesteps": agent._total_timesteps,
+        "progress_remaining": agent._current_progress_remaining,
+        "observation_count": agent.observation_normaliser.moments.count,
+        "reward_count": agent.reward_normaliser.moments.count,
+        "rng": agent.rng.bit_generator.state,
+        "predict_rng": agent._predict_rng.bit_generator.state,
+        "episodes": [{key: float(e[key]) for key in ("r", "l", "t")} for e in episodes],
+        "last_update": agent.last_update,
+    }
+
+
+def restore(agent: Any, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    """Make ``agent`` what the arrays and the data describe.
+
+    Raises:
+        ValueError: if something is missing or has another shape; the agent is then unchanged.
+    """
+    learners = {
+        name: Learner(
+            unflatten(f"{name}.networks", learner.networks, arrays),
+            unflatten(f"{name}.moments", learner.moments, arrays),
+        )
+        for name, learner in agent.learners().items()
+    }
+    observations, rewards = agent.observation_normaliser, agent.reward_normaliser
+    shape = observations.mean.shape
+    observation_moments = _restored("observations", arrays, data["observation_count"], shape)
+    reward_moments = _restored("rewards", arrays, data["reward_count"], (1,))
+    agent.set_learners(learners)
+    observations.moments, rewards.moments = observation_moments, reward_moments
+    observations.mean = np.array(arrays["observations.mean"], np.float32)
+    observations.scale = np.array(arrays["observations.scale"], np.float32)
+    if len(arrays["rewards.return"]) == len(rewards.return_n):
+        rewards.return_n = np.array(arrays["rewards.return"])
+    agent.num_timesteps = int(data["num_timesteps"])
+    agent._n_updates = int(data["n_updates"])
+    agent._total_timesteps = int(data["total_timesteps"])
+    agent._current_progress_remaining = float(data["progress_remaining"])
+    agent.rng.bit_generator.state = data["rng"]
+    agent._predict_rng.bit_generator.state = data["predict_rng"]
+    agent.last_update = dict(data["last_update"])
+
+
+def last_observation(arrays: Mapping[str, Any]) -> Encoded | None:
+    """The observation to go on from, if the agent was in the middle of training."""
+    if "last.flat" not in arrays:
+        return None
+    names = sorted(name for name in arrays if name.startswith("last.image"))
+    return Encoded(arrays["last.flat"], tuple(arrays[name] for name in names))
+
+
+def _moments(name: str, moments: RunningMoments) -> Arrays:
+    return {f"{name}.moments.mean": moments.mean, f"{name}.moments.variance": moments.variance}
+
+
+def _restored(
+    name: str, arrays: Mapping[str, Any], count: float, shape: tuple[int, ...]
+) -> RunningMoments:
+    both = [np.array(arrays[f"{name}.moments.{part}"]) for part in ("mean", "variance")]
+    for array in both:
+        if array.shape != shape or not np.isfinite(array).all():
+            raise ValueError(f"the saved statistics of the {name} are not those of this agent")
+    return RunningMoments(both[0], both[1], float(count))

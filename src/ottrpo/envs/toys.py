@@ -1,0 +1,130 @@
+"""Small problems with known answers, for tests, examples and a first try.
+
+Importing this module registers ``ottrpo/Reach-v0`` and ``ottrpo/Match-v0`` with Gymnasium.
+"""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+EPISODE_STEPS = 16
+LABELS = 3
+
+
+class Reach(gym.Env[Any, Any]):
+    """Hit half the number that is shown: r = 1 - 4 |a - s/2|² per coordinate, on average.
+
+    The best policy is a = s/2, with a return of 16 in every episode. A policy that ignores the
+    state can do no better than a = 0, and earns 16 · (1 - E s²) = 10.7.
+    """
+
+    def __init__(self, size: int = 2, low: float = -1.0, high: float = 1.0) -> None:
+        self.observation_space = spaces.Box(-1.0, 1.0, (size,), np.float32)
+        self.action_space = spaces.Box(low, high, (size,), np.float32)
+        self._steps = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._draw(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Score the action and show the next number."""
+        low, high = self.action_space.low, self.action_space.high
+        unit = 2.0 * (np.asarray(action) - low) / (high - low) - 1.0
+        reward = 1.0 - 4.0 * float(np.mean((unit - 0.5 * self._shown) ** 2))
+        self._steps += 1
+        return self._draw(), reward, self._steps >= EPISODE_STEPS, False, {}
+
+    def _draw(self) -> Any:
+        self._shown = self.np_random.uniform(-1.0, 1.0, self.observation_space.shape)
+        return self._shown.astype(np.float32)
+
+
+class Match(gym.Env[Any, Any]):
+    """Name the label that is shown; one point for each factor that is right.
+
+    The best policy repeats what it sees, with a return of 16 in every episode; a uniform one
+    earns 16/3 (8 with bits).
+
+    Args:
+        actions: ``discrete``, ``multi-discrete`` (two factors), ``multi-binary`` (three bits).
+        observations: ``discrete`` (only with discrete actions), ``box``, ``dict`` or ``image``.
+        masked: offer `action_masks`, which forbid one wrong label at each step.
+    """
+
+    def __init__(
+        self, actions: str = "discrete", observations: str = "discrete", *, masked: bool = False
+    ) -> None:
+        self._counts = {
+            "discrete": (LABELS,),
+            "multi-discrete": (LABELS, LABELS),
+            "multi-binary": (2, 2, 2),
+        }[actions]
+        self._observations = observations
+        self._scalar = actions == "discrete"
+        self._steps = 0
+        if actions == "discrete":
+            self.action_space: spaces.Space[Any] = spaces.Discrete(LABELS)
+        elif actions == "multi-discrete":
+            self.action_space = spaces.MultiDiscrete(self._counts)
+        else:
+            self.action_space = spaces.MultiBinary(len(self._counts))
+        code = spaces.Box(0.0, 1.0, (sum(self._counts),), np.float32)
+        self.observation_space = {
+            "discrete": spaces.Discrete(LABELS),
+            "box": code,
+            "dict": spaces.Dict({"first": code, "rest": spaces.MultiDiscrete(self._counts)}),
+            "image": spaces.Box(0, 255, (36, 36, 1), np.uint8),
+        }[observations]
+        if masked:
+            self.action_masks = self._action_masks
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._draw(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Score the action and show the next labels."""
+        labels = np.atleast_1d(action)
+        if hasattr(self, "action_masks") and labels[0] == self._forbidden:
+            raise ValueError(f"the action {labels[0]} is masked")
+        reward = float(np.mean(labels == self._shown))
+        self._steps += 1
+        return self._draw(), reward, False, self._steps >= EPISODE_STEPS, {}
+
+    def _action_masks(self) -> Any:
+        allowed = np.ones(sum(self._counts), np.bool_)
+        allowed[self._forbidden] = False
+        return allowed
+
+    def _draw(self) -> Any:
+        self._shown = self.np_random.integers(self._counts)
+        self._forbidden = int((self._shown[0] + 1) % self._counts[0])
+        if self._observations == "discrete":
+            return int(self._shown[0])
+        code = np.concatenate(
+            [np.eye(n)[label] for n, label in zip(self._counts, self._shown, strict=True)]
+        ).astype(np.float32)
+        if self._observations == "dict":
+            return {"first": code, "rest": self._shown.astype(np.int64)}
+        if self._observations == "image":
+            image = np.zeros((36, 36, 1), np.uint8)
+            for i, lit in enumerate(code):
+                image[4 * i : 4 * i + 4, :, 0] = 255 * int(lit)
+            return image
+        return code
+
+
+for _name, _class in (("Reach", Reach), ("Match", Match)):
+    if f"ottrpo/{_name}-v0" not in gym.registry:
+        gym.register(id=f"ottrpo/{_name}-v0", entry_point=f"{__name__}:{_name}")
