@@ -26,6 +26,8 @@ def write(folder, **files):
         ("target=max", {"target": "max"}),
         ('target="max"', {"target": "max"}),
         ("cost={kind = 'p-norm', p = 1}", {"cost": {"kind": "p-norm", "p": 1}}),
+        ('cost={"kind": "p-norm", "p": 1}', {"cost": {"kind": "p-norm", "p": 1}}),
+        ('x={"a": {"b": [1, {"c": "d"}]}}', {"x": {"a": {"b": [1, {"c": "d"}]}}}),
         ("cost=[[0, 1], [2, 0]]", {"cost": [[0, 1], [2, 0]]}),
         ("policy_kwargs.net_arch=[64, 64]", {"policy_kwargs": {"net_arch": [64, 64]}}),
         ('name=C:\\a "b"', {"name": 'C:\\a "b"'}),

@@ -5,6 +5,7 @@ tables laid over them, and ``steps``. Keys are closed: what the agent's construc
 is refused, with the nearest name it does take.
 """
 
+import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -109,7 +110,7 @@ def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> Settings:
 
 
 def parse_overrides(texts: Iterable[str]) -> Settings:
-    """Settings from ``key=value`` texts; values are TOML, and a bare word is a string.
+    """Settings from ``key=value`` texts; values are TOML or JSON, and a bare word is a string.
 
     >>> parse_overrides(["radius=0.4", "cost=binary", "policy_kwargs.log_std_init=-1"])
     {'radius': 0.4, 'cost': 'binary', 'policy_kwargs': {'log_std_init': -1}}
@@ -204,14 +205,30 @@ def _require_tables(file: str, settings: Any, environments: Any, steps: Any) -> 
 
 
 def _parse_override(key: str, value: str) -> Settings:
+    for text in (value, _toml_from_json(value), _quoted(value)):
+        try:
+            return tomllib.loads(f"{key} = {text}")
+        except tomllib.TOMLDecodeError as error:
+            reason = error
+    raise ValueError(f"can't read the override {key}={value}: {reason}") from reason
+
+
+def _toml_from_json(value: str) -> str:
+    """A JSON object as a TOML inline table: TOML writes = where JSON has a colon."""
     try:
-        return tomllib.loads(f"{key} = {value}")
-    except tomllib.TOMLDecodeError:
-        pass
-    try:
-        return tomllib.loads(f"{key} = {_quoted(value)}")
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"can't read the override {key}={value}: {error}") from error
+        data = json.loads(value)
+    except ValueError:
+        return value
+    return _inline(data)
+
+
+def _inline(data: Any) -> str:
+    if isinstance(data, dict):
+        items = ", ".join(f"{json.dumps(key)} = {_inline(item)}" for key, item in data.items())
+        return f"{{{items}}}"
+    if isinstance(data, list):
+        return f"[{', '.join(map(_inline, data))}]"
+    return json.dumps(data)
 
 
 def _quoted(value: str) -> str:
