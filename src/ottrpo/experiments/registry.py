@@ -148,7 +148,7 @@ class Study(Protocol):
         """Do what is missing and return the exit code."""
 
 
-_STUDY_MODULES = ("ottrpo.experiments.tabular_studies",)
+_STUDY_MODULES = ("ottrpo.experiments.tabular_studies", "ottrpo.experiments.grid")
 
 
 def studies() -> dict[str, Study]:
