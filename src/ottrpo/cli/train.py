@@ -145,10 +145,10 @@ def _tell(spec: "RunSpec", directory: "RunDirectory", agent: Any, console: "Cons
         ours = score(evaluations, spec.steps, deterministic=deterministic)
         if ours is not None:
             kind = "deterministic" if deterministic else "sampled"
+            count = f"{ours.evaluations} evaluation{'s' * (ours.evaluations > 1)}"
             console.print(
                 f"score {ours.mean:,.2f} ± {ours.std_time:,.2f} over time ({kind} actions, "
-                f"{ours.evaluations} evaluations of {spec.protocol.episodes} episodes in the last "
-                "tenth)",
+                f"{count} of {spec.protocol.episodes} episodes in the last tenth)",
                 markup=False,
             )
     if paper is not None:

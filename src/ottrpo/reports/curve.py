@@ -41,7 +41,7 @@ def draw_learning_curve(
 
 
 def _use_symmetric_log_if_wide(axes: Any, records: list[Mapping[str, Any]]) -> None:
-    """Finite problems start at returns of minus thousands and end near zero: show both."""
+    """Finite problems start at returns of minus hundreds and end near zero: show both."""
     mean_t = np.array([np.mean(r["returns"]) for r in records])
-    if mean_t.size and mean_t.max() <= 100 and mean_t.min() < -1000:
+    if mean_t.size and mean_t.max() <= 100 and mean_t.min() < -300:
         axes.set_yscale("symlog", linthresh=10)
