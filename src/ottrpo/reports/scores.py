@@ -94,7 +94,7 @@ def _read(path: Path) -> list[dict[str, str]]:
 def _last_tenth(
     rows: Sequence[dict[str, str]], steps: int, *, deterministic: bool
 ) -> dict[int, dict[int, float]]:
-    """seed -> mark -> mean return of the evaluation."""
+    """Seed -> mark -> mean return of the evaluation."""
     returns: dict[int, dict[int, float]] = {}
     for row in rows:
         wanted = bool(int(row["deterministic"])) == deterministic
