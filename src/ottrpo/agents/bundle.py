@@ -23,7 +23,7 @@ Target = str | Path | io.BufferedIOBase
 
 def write(path: Target, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
     """Write the bundle; like SB3, ``.zip`` is added to a path without an ending."""
-    tensors = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    tensors = save({name: np.array(array, order="C") for name, array in arrays.items()})
     record = {"format": FORMAT, "sha256": hashlib.sha256(tensors).hexdigest(), **data}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as bundle:

@@ -300,8 +300,7 @@ class OTTRPO(DeepAgent):
         def spent_at(share: float) -> float:
             if share == 1.0:
                 return float(self._spent(networks.policy, rows))
-            normaliser.mean, normaliser.scale = new_scale
-            normaliser.towards(old_scale, share)
+            normaliser.mean, normaliser.scale = _scale_between(old_scale, new_scale, share)
             policy = between(old_policy, networks.policy, share)
             return float(self._spent(policy, rows | {"flat": normaliser(raw)}))
 
@@ -309,6 +308,7 @@ class OTTRPO(DeepAgent):
             return 1.0, spent_at(1.0)
         share, spent = largest_share(spent_at, radius)
         if share < 1.0:
+            normaliser.mean, normaliser.scale = _scale_between(old_scale, new_scale, share)
             policy = between(old_policy, networks.policy, share)
             self.learner = Learner(_with_policy(networks, policy), self.learner.moments)
         return share, spent
@@ -361,6 +361,11 @@ class Radius:
 def _single(array: Array) -> Array:
     array = np.asarray(array)
     return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+def _scale_between(old: Scale, new: Scale, share: float) -> Scale:
+    mean, scale = (a + np.float32(share) * (b - a) for a, b in zip(old, new, strict=True))
+    return mean, scale
 
 
 def _with_policy(networks: Any, policy: Any) -> Any:

@@ -50,7 +50,7 @@ class ObservationNormaliser:
     """(observation - mean) * scale, clipped; entries that are codes, not measurements, untouched.
 
     ``mean`` and ``scale`` are what the policy acts with. They are part of the policy: a step that
-    leaves the trust region takes them back together with the weights (`towards`).
+    leaves the trust region takes them back together with the weights.
     """
 
     moments: RunningMoments
@@ -81,11 +81,6 @@ class ObservationNormaliser:
         scale = 1.0 / np.sqrt(self.moments.variance + VARIANCE_FLOOR)
         self.mean = np.where(self.measured, self.moments.mean, 0.0).astype(np.float32)
         self.scale = np.where(self.measured, scale, 1.0).astype(np.float32)
-
-    def towards(self, old: tuple[Any, Any], share: float) -> None:
-        """Keep only ``share`` of the way from the old mean and scale to the present ones."""
-        self.mean = (old[0] + share * (self.mean - old[0])).astype(np.float32)
-        self.scale = (old[1] + share * (self.scale - old[1])).astype(np.float32)
 
 
 @dataclass

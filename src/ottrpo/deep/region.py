@@ -24,6 +24,8 @@ from .update import Batch
 Array = Any
 # discrepancies are float32 means: stay this much inside, so that no rounding crosses the border
 MARGIN = 1e-4
+NEARLY = 0.9  # a step that uses this much of the radius is not lengthened any more
+MOST_TRIES = 20
 QUANTILE_POINTS = 16  # standard normal points that stand for a Gaussian under general costs
 
 
@@ -102,19 +104,27 @@ def between(old: Any, new: Any, share: float) -> Any:
 
 
 def largest_share(spent_at: Callable[[float], float], radius: float) -> tuple[float, float]:
-    """The share of a step that stays inside the radius, and what it spends.
+    """A share of the step that stays inside the radius, and what it spends.
 
-    Near its start the discrepancy grows at most like the square of the share, so each try is cut
-    by the square root of the excess, and at least by a tenth.
+    Halves the interval between a share inside and one outside until the budget is nearly used,
+    starting from a guess: the discrepancy grows about like the square of the share.
     """
-    share, spent = 1.0, spent_at(1.0)
-    inside = (1.0 - MARGIN) * radius
-    while spent > inside:
-        share *= min(0.9, 0.95 * (inside / spent) ** 0.5)
-        if share < 1e-6:
-            return 0.0, spent_at(0.0)
+    border = (1.0 - MARGIN) * radius
+    outside, spent = 1.0, spent_at(1.0)
+    if spent <= border:
+        return 1.0, spent
+    inside, kept = 0.0, None
+    share = 0.97 * (border / spent) ** 0.5
+    for _ in range(MOST_TRIES):
         spent = spent_at(share)
-    return share, spent
+        if spent <= border:
+            inside, kept = share, spent
+            if spent >= NEARLY * radius:
+                break
+        else:
+            outside = share
+        share = 0.5 * (inside + outside)
+    return inside, spent_at(inside) if kept is None else kept
 
 
 @eqx.filter_jit

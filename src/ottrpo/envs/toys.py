@@ -23,6 +23,7 @@ class Reach(gym.Env[Any, Any]):
     def __init__(self, size: int = 2, low: float = -1.0, high: float = 1.0) -> None:
         self.observation_space = spaces.Box(-1.0, 1.0, (size,), np.float32)
         self.action_space = spaces.Box(low, high, (size,), np.float32)
+        self._low, self._high = low, high
         self._steps = 0
 
     def reset(
@@ -35,8 +36,7 @@ class Reach(gym.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Score the action and show the next number."""
-        low, high = self.action_space.low, self.action_space.high
-        unit = 2.0 * (np.asarray(action) - low) / (high - low) - 1.0
+        unit = 2.0 * (np.asarray(action) - self._low) / (self._high - self._low) - 1.0
         reward = 1.0 - 4.0 * float(np.mean((unit - 0.5 * self._shown) ** 2))
         self._steps += 1
         return self._draw(), reward, self._steps >= EPISODE_STEPS, False, {}
@@ -72,14 +72,14 @@ class Match(gym.Env[Any, Any]):
         if actions == "discrete":
             self.action_space: spaces.Space[Any] = spaces.Discrete(LABELS)
         elif actions == "multi-discrete":
-            self.action_space = spaces.MultiDiscrete(self._counts)
+            self.action_space = spaces.MultiDiscrete(list(self._counts))
         else:
             self.action_space = spaces.MultiBinary(len(self._counts))
         code = spaces.Box(0.0, 1.0, (sum(self._counts),), np.float32)
         self.observation_space = {
             "discrete": spaces.Discrete(LABELS),
             "box": code,
-            "dict": spaces.Dict({"first": code, "rest": spaces.MultiDiscrete(self._counts)}),
+            "dict": spaces.Dict({"first": code, "rest": spaces.MultiDiscrete(list(self._counts))}),
             "image": spaces.Box(0, 255, (36, 36, 1), np.uint8),
         }[observations]
         if masked:

@@ -1,0 +1,304 @@
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import ottrpo.envs.toys  # noqa: F401  # registers the toys
+from ottrpo import OTTRPO
+from ottrpo.core import Binary, Mahalanobis, PNorm, SquaredEuclidean, StateCost, TableCost
+
+SMALL = {"n_steps": 64, "batch_size": 32, "n_epochs": 2, "seed": 0}
+REACH, MATCH = "ottrpo/Reach-v0", "ottrpo/Match-v0"
+
+
+def agent(env=REACH, **settings):
+    return OTTRPO("MlpPolicy", env, **(SMALL | settings))
+
+
+def fingerprint(trained):
+    return np.concatenate([a.ravel() for a in trained.get_parameters().values()])
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return {env: fingerprint(agent(env).learn(128)) for env in (REACH, MATCH)}
+
+
+BOX_OPTIONS = {
+    "radius": 0.01,
+    "scheduled radius": {"radius": {"start": 0.5, "end": 0.001}},
+    "sample": {"model": "sample"},
+    "antithetic": {"model": "antithetic"},
+    "ascent": {"model": "sample", "update": "ascent"},
+    "network": {"advantage": "network"},
+    "network ascent": {"advantage": "network", "update": "ascent"},
+    "network slope": {"advantage": "network", "model": "linear"},
+    "more candidates": {"advantage": "network", "n_candidates": 16},
+    "sampled sources": {"advantage": "network", "n_sources": 3},
+    "learnt std": {"learn_std": True},
+    "annealed std": {"log_std_final": -2.0},
+    "gSDE": {"use_sde": True},
+    "gSDE often": {"use_sde": True, "sde_sample_freq": 4},
+    "coloured noise": {"noise_color": 1.0},
+    "cost": {"cost": Mahalanobis(np.diag([1.0, 5.0]))},
+    "other cost": {"model": "sample", "cost": PNorm(1)},
+    "raw observations": {"normalize_obs": False},
+    "raw rewards": {"normalize_reward": False},
+    "raw advantages": {"normalize_advantage": False},
+    "gamma": {"gamma": 0.5},
+    "lambda": {"gae_lambda": 0.1},
+    "vf_coef": {"vf_coef": 2.0},
+    "max_grad_norm": {"max_grad_norm": 0.01},
+    "learning rate": {"learning_rate": 1e-3},
+    "learning rate schedule": {"learning_rate": lambda left: 1e-3 * left},
+    "activation": {"policy_kwargs": {"activation_fn": "relu"}},
+    "log_std_init": {"policy_kwargs": {"log_std_init": 0.0}},
+    "ortho_init": {"policy_kwargs": {"ortho_init": False}},
+    "clip_obs": {"clip_obs": 0.5},
+    "clip_reward": {"clip_reward": 0.1},
+}
+
+
+@pytest.mark.parametrize("name", BOX_OPTIONS)
+def test_every_option_changes_something(name, plain):
+    option = BOX_OPTIONS[name]
+    settings = option if isinstance(option, dict) else {name: option}
+    trained = agent(**settings).learn(128)
+    result = fingerprint(trained)
+    assert np.isfinite(result).all()
+    if len(result) == len(plain[REACH]):
+        assert not np.array_equal(result, plain[REACH])
+    assert trained.last_update["ot/violation"] == 0.0
+
+
+FINITE_OPTIONS = {
+    "regression": {"update": "regression"},
+    "sample": {"model": "sample"},
+    "network": {"advantage": "network"},
+    "radius": {"radius": 0.003},
+    "table": {"cost": TableCost([[0, 1, 2], [3, 0, 1], [1, 5, 0]])},
+    "state table": {
+        "cost": TableCost(np.ones((3, 3, 3)) * (1 - np.eye(3)) * [[[1]], [[2]], [[9]]])
+    },
+}
+
+
+@pytest.mark.parametrize("name", FINITE_OPTIONS)
+def test_every_option_of_finite_actions_changes_something(name, plain):
+    trained = agent(MATCH, **FINITE_OPTIONS[name]).learn(128)
+    assert not np.array_equal(fingerprint(trained)[: len(plain[MATCH])], plain[MATCH])
+    assert trained.last_update["ot/violation"] == 0.0
+
+
+def test_net_arch_by_list_and_by_part():
+    trained = agent(policy_kwargs={"net_arch": {"pi": [8], "vf": [16, 16]}}).learn(64)
+    shapes = {name: array.shape for name, array in trained.get_parameters().items()}
+    assert shapes["agent.policy.body.layers[0].weight"] == (2, 8)
+    assert shapes["agent.value.body.layers[1].weight"] == (16, 16)
+    assert agent(policy_kwargs={"net_arch": []}).learn(64).num_timesteps == 64
+
+
+@pytest.mark.parametrize("update", ["regression", "ascent"])
+def test_costs_that_depend_on_the_state(update):
+    cost = StateCost(lambda a, b, s: (1.0 + s[..., 0] ** 2) * ((a - b) ** 2).sum(-1))
+    trained = agent(model="sample", cost=cost, update=update).learn(128)
+    other = agent(model="sample", update=update).learn(128)
+    assert not np.array_equal(fingerprint(trained), fingerprint(other))
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"model": "cubic"}, "model must be one of linear, sample, antithetic"),
+            ({"model": "candidates"}, "model must be one of linear, sample, antithetic"),
+            ({"advantage": "network", "model": "sample"}, "one of candidates, linear"),
+            ({"update": "hop"}, "update must be one of"),
+            ({"trust_region": "loose"}, "trust_region must be one of exact, paper"),
+            ({"advantage": "oracle"}, "advantage must be one of"),
+            ({"radius": -1.0}, "radius must be positive"),
+            ({"radius": "a lot"}, 'a share such as "30%"'),
+            ({"radius": "x%"}, 'a share such as "30%"'),
+            ({"cost": Binary()}, "is for labels"),
+            ({"cost": PNorm(1)}, "needs a quadratic cost"),
+            ({"learn_std": True, "model": "sample"}, "moves the mean only"),
+            ({"gamma": 1.5}, "gamma must lie between 0 and 1"),
+            ({"n_steps": 0}, "n_steps must be an integer of at least 1"),
+            ({"batch_size": 2.5}, "batch_size must be an integer"),
+            ({"clip_obs": -1.0}, "clip_obs must not be negative"),
+            ({"device": "quantum"}, "device must be auto, cpu"),
+            ({"policy_kwargs": {"depth": 3}}, "policy_kwargs has no 'depth'"),
+            ({"policy_kwargs": {"net_arch": {"q": [3]}}}, "keys 'pi' and 'vf'"),
+            ({"policy_kwargs": {"net_arch": [0]}}, "every layer of net_arch"),
+            ({"policy_kwargs": {"activation_fn": "abs"}}, "is unknown; allowed: tanh"),
+            ({"learning_rate": {"from": 1}}, "'start' and 'end'"),
+        ],
+    )
+    def test_bad_settings(self, settings, message):
+        with pytest.raises(ValueError, match=message):
+            agent(**settings)
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"cost": SquaredEuclidean()}, "is for points"),
+            ({"model": "antithetic"}, "need actions in a Box"),
+            ({"learn_std": True}, "need actions in a Box"),
+            ({"noise_color": 1.0}, "need actions in a Box"),
+            ({"use_sde": True}, "gSDE.*continuous actions"),
+        ],
+    )
+    def test_settings_for_boxes_only(self, settings, message):
+        with pytest.raises(ValueError, match=message):
+            agent(MATCH, **settings)
+
+    @pytest.mark.parametrize(
+        ("observation", "action", "message"),
+        [
+            (spaces.Box(-1, 1, (2,)), spaces.Box(-np.inf, np.inf, (1,)), "must be bounded"),
+            (spaces.Box(-1, 1, (2,)), spaces.Dict({}), "action space .* is not supported"),
+            (spaces.Tuple([]), spaces.Discrete(2), "observation space .* is not supported"),
+            (
+                spaces.Dict({"a": spaces.Dict({"b": spaces.Discrete(2)})}),
+                spaces.Discrete(2),
+                "not supported",
+            ),
+        ],
+    )
+    def test_spaces(self, observation, action, message):
+        class Odd(gym.Env):
+            observation_space, action_space = observation, action
+
+        with pytest.raises(ValueError, match=message):
+            agent(Odd())
+
+    def test_unknown_policies_and_environments(self):
+        with pytest.raises(ValueError, match="LstmPolicy"):
+            OTTRPO("LstmPolicy", REACH)
+        with pytest.raises(ValueError, match="can't be made"):
+            OTTRPO("MlpPolicy", "Hoper-v5")
+        with pytest.raises(ValueError, match="MultiInputPolicy"):
+            agent(gym.make(MATCH, observations="dict"))
+
+    def test_learning_without_an_environment(self):
+        loose = agent()
+        loose.env = None
+        with pytest.raises(ValueError, match="set_env"):
+            loose.learn(1)
+
+
+class TestTrustRegion:
+    @pytest.mark.parametrize(
+        ("env", "settings"),
+        [
+            (REACH, {"radius": 1e-4, "learning_rate": 3e-3}),
+            (REACH, {"radius": 1e-4, "learn_std": True, "learning_rate": 3e-3}),
+            (REACH, {"radius": 1e-3, "use_sde": True}),
+            (REACH, {"radius": 1e-3, "log_std_final": -3.0}),
+            (REACH, {"radius": 1e-3, "model": "sample", "cost": PNorm(1)}),
+            (MATCH, {"radius": 1e-3}),
+            (MATCH, {"radius": 1e-3, "cost": TableCost([[0, 1, 2], [3, 0, 1], [1, 5, 0]])}),
+        ],
+    )
+    def test_it_is_kept_by_default_and_left_in_the_papers_way(self, env, settings):
+        spent = {}
+        for mode in ("exact", "paper"):
+            trained = agent(env, trust_region=mode, **settings)
+            seen = []
+            trained.train = _listening(trained, seen)
+            trained.learn(320)
+            spent[mode] = [update["ot/spent"] / update["ot/radius"] for update in seen]
+            assert all(
+                u["ot/violation"] == pytest.approx(max(u["ot/spent"] - u["ot/radius"], 0))
+                for u in seen
+            )
+        assert max(spent["exact"]) <= 1.0
+        assert max(spent["paper"]) > 1.0
+
+    def test_spent_is_what_predict_shows(self):
+        """The logged discrepancy, measured again from outside on the visited observations.
+
+        Running normalisation is part of the policy, and of what is measured.
+        """
+        trained = agent(radius=2e-3, learning_rate=3e-3)
+        rollouts = []
+        collect = trained.collect_rollout
+        trained.collect_rollout = lambda callback: (
+            rollouts.append(collect(callback)) or rollouts[-1]
+        )
+        for _ in range(4):
+            trained.learn(64, reset_num_timesteps=False)
+            rollout = rollouts[-1]
+            raw = rollout.flat[:-1].reshape(-1, 2)
+            network = trained.learner.networks.policy
+            after = np.asarray(network.gaussian(trained.observation_normaliser(raw))[0])
+            before = rollout.drawn["mean"].reshape(-1, 2)
+            measured = ((after - before) ** 2).sum(1).mean()
+            assert measured <= 2e-3
+            assert measured == pytest.approx(trained.last_update["ot/spent"], rel=1e-3)
+
+    def test_a_huge_radius_does_not_freeze(self):
+        """With the paper's candidates and ascent a radius that never binds has multiplier 0."""
+        for model in ("sample", "antithetic", "linear"):
+            trained = agent(model=model, update="ascent", radius=1e6)
+            before = fingerprint(trained)
+            trained.learn(64)
+            assert trained.last_update["ot/multiplier"] > 0
+            assert trained.last_update["ot/inactive"] == (model != "linear")
+            policy = trained.get_parameters()["agent.policy.head.weight"]
+            assert np.abs(policy).max() > 0
+            assert not np.array_equal(before, fingerprint(trained))
+
+    def test_rewards_that_never_differ_are_no_reason_to_fail(self):
+        class Flat(gym.Env):
+            observation_space = spaces.Box(-1, 1, (1,))
+            action_space = spaces.Box(-1, 1, (1,))
+
+            def reset(self, seed=None, options=None):
+                return np.zeros(1, np.float32), {}
+
+            def step(self, action):
+                return np.zeros(1, np.float32), 0.0, True, False, {}
+
+        for update in ("regression", "ascent"):
+            trained = agent(Flat(), update=update, model="sample", normalize_advantage=False)
+            trained.learn(128)
+            assert np.isfinite(fingerprint(trained)).all()
+
+
+def test_the_standard_deviation_goes_where_it_is_told():
+    fixed = agent().learn(256).get_parameters()["agent.policy.log_std"]
+    np.testing.assert_allclose(fixed, -0.7)
+    annealed = agent(log_std_final=-2.0, radius=10.0).learn(256)
+    np.testing.assert_allclose(annealed.get_parameters()["agent.policy.log_std"], -2.0, rtol=1e-5)
+    learnt = agent(learn_std=True, learning_rate=1e-2, n_epochs=10).learn(1024)
+    assert (learnt.get_parameters()["agent.policy.log_std"] < -0.8).all()  # noise only costs here
+
+
+def test_the_last_batch_may_be_smaller():
+    trained = agent(n_steps=50, batch_size=32).learn(100)
+    assert trained.num_timesteps == 100
+
+
+def test_masks_are_obeyed_in_training_evaluation_and_prediction():
+    env = gym.make(MATCH, masked=True)  # raises when a masked action is taken
+    trained = agent(env, learning_rate=1e-3).learn(640)
+    assert trained.evaluate(3, deterministic=False, seed=1).shape == (3,)
+    mask = np.array([False, True, False])
+    for deterministic in (True, False):
+        assert trained.predict(0, deterministic=deterministic, action_masks=mask)[0] == 1
+
+
+def test_retired_ids_are_translated_aloud(capsys):
+    agent("Hopper-v3")
+    assert "Hopper-v3 is retired; using Hopper-v5" in capsys.readouterr().out
+
+
+def _listening(trained, seen):
+    train = trained.train
+
+    def listening(rollout):
+        seen.append(train(rollout))
+        return seen[-1]
+
+    return listening

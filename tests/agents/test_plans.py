@@ -1,0 +1,168 @@
+"""Step 4 on rollouts: the plans, against the optimality conditions they must satisfy."""
+
+import numpy as np
+import pytest
+
+from ottrpo.agents.finite import finite_plan, sampled_gain
+from ottrpo.agents.gaussian import (
+    GaussianSteps,
+    candidates_plan,
+    linear_plan,
+    quadratic_metric,
+    score_gradient,
+)
+from ottrpo.agents.plan import solve_binding
+from ottrpo.core import (
+    Binary,
+    DualProblem,
+    Mahalanobis,
+    PNorm,
+    SquaredEuclidean,
+    average_discrepancy,
+    mean_and_sample_problem,
+    update_policy,
+)
+
+ROWS, SIZE = 50, 3
+
+
+@pytest.fixture
+def drawn():
+    rng = np.random.default_rng(0)
+    mean = rng.normal(size=(ROWS, SIZE))
+    std = rng.uniform(0.3, 1.0, size=(ROWS, SIZE))
+    action = mean + std * rng.normal(size=(ROWS, SIZE))
+    return mean, std, action, rng.normal(size=ROWS)
+
+
+@pytest.mark.parametrize("metric", [np.eye(SIZE), np.diag([1.0, 4.0, 0.5])])
+@pytest.mark.parametrize("learn_std", [False, True])
+def test_linear_plan_spends_the_radius_along_the_gradient(drawn, metric, learn_std):
+    mean, std, action, advantage = drawn
+    gradient = score_gradient(mean, std, action, advantage, None, learn_std=learn_std)
+    plan = linear_plan(mean, std, gradient, metric, radius=0.05)
+    shift = plan.rows["target_mean"] - mean
+    spent = np.einsum("rd,de,re->r", shift, metric, shift).mean()
+    if learn_std:
+        # σ can't move below 0, so take the displacement itself
+        sigma = plan.solution.nearest_r[:, SIZE:]
+        spent += (np.diag(metric) * sigma**2).sum(1).mean()
+    assert spent == pytest.approx(0.05)
+    np.testing.assert_allclose(
+        shift @ metric * 2 * plan.solution.multiplier, gradient[:, :SIZE], atol=1e-9
+    )
+    assert plan.dual_gap < 1e-9
+    assert plan.active_fraction == 1.0
+
+
+def test_the_score_gradient_is_unbiased():
+    """For A(a) = g·a the mean of A(a) Σ⁻¹(a − m) is g; for A = a² the slope along σ is 2σ."""
+    rng = np.random.default_rng(0)
+    mean, std = np.zeros((400_000, 1)), np.full((400_000, 1), 0.5)
+    action = std * rng.normal(size=mean.shape)
+    linear = score_gradient(mean, std, action, 3.0 * action[:, 0], None, learn_std=False)
+    assert linear.mean() == pytest.approx(3.0, abs=0.05)
+    squared = score_gradient(mean, std, action, action[:, 0] ** 2, None, learn_std=True)
+    assert squared[:, 1].mean() == pytest.approx(1.0, abs=0.03)
+
+
+def test_candidates_plan_moves_by_the_maps(drawn):
+    mean, _, action, advantage = drawn
+    radius = 0.1
+    problem = mean_and_sample_problem(mean, action, advantage, SquaredEuclidean(), radius)
+    plan = candidates_plan(
+        problem, np.stack([mean, action], 1), np.zeros((ROWS, 1, SIZE)), state={}
+    )
+    cost = ((plan.rows["target"] - mean[:, None, None]) ** 2).sum(-1)
+    assert (plan.rows["share"] * cost).sum(-1).mean() == pytest.approx(radius)
+    assert plan.dual_gap < 1e-9
+    assert plan.split_mass == pytest.approx(1 / ROWS)
+    assert 0 < plan.active_fraction < 1
+
+
+def test_a_radius_that_binds_nowhere_is_shrunk_until_it_does():
+    problem = DualProblem([0.5, 0.5], [[0, 1], [0, -1]], [[0, 0.2], [0, 0.2]], radius=100.0)
+    solution, radius, inactive = solve_binding(problem)
+    assert inactive
+    assert solution.multiplier > 0
+    assert radius == pytest.approx(0.05)  # half of 0.5 * 0.2
+    hopeless = DualProblem([1.0], [[0, -1]], [[0, 1]], radius=1.0)
+    assert solve_binding(hopeless)[0].multiplier == 0
+
+
+def test_finite_plan_is_the_cores_update():
+    rng = np.random.default_rng(0)
+    probability = rng.dirichlet(np.ones(3), size=(ROWS, 1))
+    gain = rng.normal(size=probability.shape)
+    allowed = np.ones(probability.shape, bool)
+    plan = finite_plan(probability, gain, allowed, Binary(), radius=0.1)
+    occupancy = np.full(ROWS, 1 / ROWS)
+    exact = update_policy(probability[:, 0], occupancy, gain[:, 0], Binary(), 0.1)
+    np.testing.assert_allclose(plan.rows["target"][:, 0], exact.policy_sa)
+    spent = average_discrepancy(probability[:, 0], plan.rows["target"][:, 0], occupancy, Binary())
+    assert spent == pytest.approx(0.1)
+    worth = np.maximum(gain, gain.max(-1, keepdims=True) - plan.solution.multiplier)
+    np.testing.assert_allclose(plan.rows["worth"], worth)
+
+
+def test_factors_share_one_budget():
+    """Two factors: the budget is spent where the gain is, summed over factors."""
+    probability = np.full((ROWS, 2, 2), 0.5)
+    gain = np.zeros((ROWS, 2, 2))
+    gain[:, 1, 0] = 1.0
+    plan = finite_plan(probability, gain, np.ones(gain.shape, bool), Binary(), radius=0.2)
+    np.testing.assert_allclose(plan.rows["target"][:, 0], 0.5)
+    moved = (plan.rows["target"][:, 1, 0] - 0.5).mean()
+    assert moved == pytest.approx(0.2)
+
+
+def test_masked_actions_get_no_mass_and_no_worth():
+    probability = np.array([[[0.5, 0.5, 0.0]]])
+    allowed = np.array([[[True, True, False]]])
+    gain = np.array([[[0.0, 1.0, 100.0]]])
+    plan = finite_plan(probability, gain, allowed, Binary(), radius=0.25)
+    np.testing.assert_allclose(plan.rows["target"][0, 0], [0.25, 0.75, 0.0])
+    assert plan.rows["worth"].max() <= 1.0
+
+
+def test_the_unbiased_gain_is_unbiased():
+    """E over the policy's own draws of A 1[a]/π(a) is A, whatever the policy."""
+    rng = np.random.default_rng(0)
+    policy, advantage = np.array([0.7, 0.2, 0.1]), np.array([1.0, -2.0, 0.5])
+    label = rng.choice(3, p=policy, size=200_000)[:, None]
+    probability = np.broadcast_to(policy, (len(label), 1, 3))
+    unbiased = sampled_gain(probability, label, advantage[label[:, 0]], unbiased=True)
+    np.testing.assert_allclose(unbiased.mean(0)[0], advantage, atol=0.05)
+    plain = sampled_gain(probability, label, advantage[label[:, 0]], unbiased=False)
+    np.testing.assert_allclose(plain.mean(0)[0], policy * advantage, atol=0.05)
+
+
+def test_only_quadratic_costs_have_a_metric():
+    np.testing.assert_array_equal(quadratic_metric(SquaredEuclidean(), 2), np.eye(2))
+    both = 2.0 * SquaredEuclidean() + Mahalanobis([[1.0, 0.0], [0.0, 3.0]])
+    np.testing.assert_array_equal(quadratic_metric(both, 2), np.diag([3.0, 5.0]))
+    assert quadratic_metric(PNorm(1), 2) is None
+    assert quadratic_metric(SquaredEuclidean() + PNorm(1), 2) is None
+
+
+def test_steps_refuse_what_cannot_be():
+    def steps(**changes):
+        return GaussianSteps(
+            **{
+                "cost": SquaredEuclidean(),
+                "size": 2,
+                "model": "linear",
+                "update": "regression",
+                "learn_std": False,
+                "std_moves": False,
+                "n_candidates": 4,
+                "n_sources": 0,
+            }
+            | changes
+        )
+
+    with pytest.raises(ValueError, match="needs a quadratic cost"):
+        steps(cost=PNorm(1))
+    with pytest.raises(ValueError, match="moves the mean only"):
+        steps(model="sample", learn_std=True)
+    assert steps(model="candidates", learn_std=True, n_sources=2).n_sources == 2

@@ -1,0 +1,170 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ottrpo.deep.acting import (
+    BoxActions,
+    FiniteActions,
+    FiniteActor,
+    GaussianActor,
+    coloured_noise,
+)
+from ottrpo.deep.activations import ACTIVATIONS, activation_name
+from ottrpo.deep.forward import evaluate_rows
+from ottrpo.deep.networks import Architecture, Networks
+from ottrpo.deep.normaliser import ObservationNormaliser, RunningMoments
+
+BOX = BoxActions(-np.ones(2, np.float32), np.ones(2, np.float32), (2,))
+
+
+def normaliser(size=3):
+    made = ObservationNormaliser(RunningMoments.of_size(size), np.ones(size, bool), clip=5.0)
+    made.fold(np.random.default_rng(9).normal(1.0, 3.0, size=(100, size)))
+    return made
+
+
+def gaussian_networks(**changes):
+    return Networks(Architecture(inputs=3, outputs=2, log_std_init=-1.0, **changes), seed=1)
+
+
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+def test_numpy_and_jax_compute_the_same_network(activation):
+    networks = gaussian_networks(activation=activation, ortho_init=False)
+    flat = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
+    policy, value = networks.policy, networks.value
+    np.testing.assert_allclose(
+        evaluate_rows(policy.body, policy.head, flat, ()), policy.gaussian(flat)[0], atol=1e-5
+    )
+    np.testing.assert_allclose(
+        evaluate_rows(value.body, value.head, flat, ())[:, 0], value(flat), atol=1e-5
+    )
+
+
+def test_activations_by_torch_class():
+    import torch
+
+    assert activation_name(torch.nn.LeakyReLU) == "leakyrelu"
+    with pytest.raises(ValueError, match=r"allowed: tanh, relu"):
+        activation_name("softsign")
+
+
+@pytest.mark.parametrize("use_sde", [False, True])
+def test_what_is_recorded_is_the_distribution_that_was_drawn_from(use_sde):
+    networks = gaussian_networks(use_sde=use_sde)
+    norm, steps, rows = normaliser(), 400, 3
+    actor = GaussianActor(
+        networks.policy,
+        norm,
+        BOX,
+        steps=steps,
+        rows=rows,
+        rng=np.random.default_rng(3),
+        sde_sample_freq=1,
+    )
+    observation = np.random.default_rng(4).normal(size=(rows, 3))
+    world = np.stack([actor.act(t, observation) for t in range(steps)])
+    drawn = actor.record()
+    mean, std = networks.policy.gaussian(norm(observation))
+    np.testing.assert_allclose(drawn["mean"][5], mean, atol=1e-5)
+    np.testing.assert_allclose(drawn["std"][5], std, rtol=1e-4)
+    z = (drawn["action"] - drawn["mean"]) / drawn["std"]
+    assert abs(z.mean()) < 0.05
+    assert z.std() == pytest.approx(1.0, abs=0.05)
+    np.testing.assert_array_equal(world, np.clip(drawn["action"], -1, 1))
+
+
+def test_sde_keeps_its_noise_for_as_long_as_asked():
+    networks = gaussian_networks(use_sde=True)
+    actor = GaussianActor(
+        networks.policy,
+        normaliser(),
+        BOX,
+        steps=8,
+        rows=1,
+        rng=np.random.default_rng(0),
+        sde_sample_freq=4,
+    )
+    observation = np.ones((1, 3))
+    for t in range(8):
+        actor.act(t, observation)
+    action = actor.record()["action"][:, 0]
+    assert (action[:4] == action[0]).all()
+    assert (action[4:] == action[4]).all()
+    assert (action[0] != action[4]).all()
+
+
+def test_any_box_is_the_unit_box_to_the_policy():
+    box = BoxActions(np.array([0.0, -4.0], np.float32), np.array([2.0, -3.0], np.float32), (2,))
+    assert not box.is_unit
+    assert box.to_world(np.array([[-1.0, 1.0]], np.float32)).tolist() == [[0.0, -3.0]]
+    assert box.to_world(np.zeros((1, 2), np.float32)).tolist() == [[1.0, -3.5]]
+
+
+def finite_actor(counts, **changes):
+    actions = FiniteActions(counts, np.zeros(len(counts), np.int64), scalar=len(counts) == 1)
+    networks = Networks(
+        Architecture(inputs=3, outputs=actions.factors * actions.choices, ortho_init=False), seed=0
+    )
+    return actions, networks, changes
+
+
+def test_labels_are_drawn_with_their_probabilities():
+    actions, networks, _ = finite_actor((3, 2))
+    norm, steps = normaliser(), 20_000
+    actor = FiniteActor(
+        networks.policy, norm, actions, steps=steps, rows=1, rng=np.random.default_rng(0)
+    )
+    observation = np.full((1, 3), 0.5)
+    for t in range(steps):
+        actor.act(t, observation)
+    logits = np.array(networks.policy.logits(norm(observation), (), 3)[0], np.float64)
+    logits[1, 2] = -np.inf  # the second factor has two labels only
+    probability = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    label = actor.record()["label"][:, 0]
+    for factor in range(2):
+        frequency = np.bincount(label[:, factor], minlength=3) / steps
+        np.testing.assert_allclose(frequency, probability[factor], atol=0.015)
+    assert label[:, 1].max() == 1
+
+
+def test_masked_labels_are_never_drawn():
+    actions, networks, _ = finite_actor((3,))
+    actor = FiniteActor(
+        networks.policy,
+        normaliser(),
+        actions,
+        steps=300,
+        rows=1,
+        rng=np.random.default_rng(0),
+        masked=True,
+    )
+    mask = actions.pad_mask([[True, False, True]])
+    drawn = {int(actor.act(t, np.ones((1, 3)), mask=mask)[0]) for t in range(300)}
+    assert drawn == {0, 2}
+    with pytest.raises(ValueError, match="3 entries, got 2"):
+        actions.pad_mask([[True, False]])
+
+
+@pytest.mark.parametrize("color", [0.0, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize("steps", [256, 255])
+def test_coloured_noise_is_standard_normal_with_the_asked_spectrum(color, steps):
+    noise = coloured_noise((steps, 3000, 1), color, np.random.default_rng(0))[:, :, 0]
+    np.testing.assert_allclose(noise.std(1), 1.0, atol=0.08)
+    power = (np.abs(np.fft.rfft(noise, axis=0)) ** 2).mean(1)[1:-1]
+    frequency = np.arange(1, len(power) + 1)
+    slope = np.polyfit(np.log(frequency), np.log(power), 1)[0]
+    assert slope == pytest.approx(-color, abs=0.05)
+
+
+def test_orthogonal_initialisation_has_sb3s_gains():
+    networks = gaussian_networks()
+    weight = np.asarray(networks.policy.body.layers[1].weight)
+    np.testing.assert_allclose(weight.T @ weight, 2.0 * np.eye(64), atol=1e-4)
+    head = np.asarray(networks.policy.head.weight)
+    np.testing.assert_allclose(head.T @ head, 1e-4 * np.eye(2), atol=1e-6)
+    assert float(jnp.abs(networks.value.head.bias).max()) == 0.0
+
+
+def test_images_too_small_for_the_encoder_are_refused():
+    with pytest.raises(ValueError, match="36 by 36"):
+        Networks(Architecture(inputs=0, outputs=2, images=((1, 20, 20),)), seed=0)

@@ -1,0 +1,111 @@
+import jax
+import numpy as np
+import pytest
+
+from ottrpo.core import (
+    Binary,
+    Mahalanobis,
+    PNorm,
+    SquaredEuclidean,
+    TableCost,
+    average_discrepancy,
+    gaussian_w2_squared,
+)
+from ottrpo.deep.networks import Architecture, Policy
+from ottrpo.deep.region import MARGIN, between, finite_spent, gaussian_spent, largest_share
+
+ROWS = 9
+RNG = np.random.default_rng(0)
+FLAT = RNG.normal(size=(ROWS, 3)).astype(np.float32)
+
+
+def gaussian_rows():
+    return {
+        "flat": FLAT,
+        "images": (),
+        "mean": RNG.normal(size=(ROWS, 2)).astype(np.float32),
+        "std": RNG.uniform(0.5, 1.5, size=(ROWS, 2)).astype(np.float32),
+    }
+
+
+def gaussian_policy(**changes):
+    architecture = Architecture(inputs=3, outputs=2, log_std_init=-0.2, ortho_init=False, **changes)
+    return Policy(architecture, jax.random.PRNGKey(0))
+
+
+@pytest.mark.parametrize("use_sde", [False, True])
+def test_spent_is_the_wasserstein_distance_of_the_gaussians(use_sde):
+    policy, rows = gaussian_policy(use_sde=use_sde), gaussian_rows()
+    mean, std = (np.asarray(x, np.float64) for x in policy.gaussian(FLAT))
+    exact = np.mean(
+        [
+            gaussian_w2_squared(
+                rows["mean"][r], np.diag(rows["std"][r] ** 2), mean[r], np.diag(std[r] ** 2)
+            )
+            for r in range(ROWS)
+        ]
+    )
+    spent = gaussian_spent(SquaredEuclidean(), np.eye(2), std_moves=True)
+    assert float(spent(policy, rows)) == pytest.approx(exact, rel=1e-4)
+
+
+def test_with_equal_deviations_it_is_the_cost_of_the_shift():
+    policy, rows = gaussian_policy(), gaussian_rows()
+    mean = np.asarray(policy.gaussian(FLAT)[0])
+    for cost in (PNorm(1), Mahalanobis([[2.0, 0.3], [0.3, 1.0]])):
+        spent = gaussian_spent(cost, None, std_moves=False)
+        assert float(spent(policy, rows)) == pytest.approx(
+            float(np.mean(cost(rows["mean"], mean))), rel=1e-4
+        )
+
+
+def test_a_general_cost_with_moving_deviation_is_bounded_from_above():
+    """In one dimension the monotone coupling is optimal, so the bound is nearly tight."""
+    architecture = Architecture(inputs=3, outputs=1, log_std_init=0.5, ortho_init=False)
+    policy = Policy(architecture, jax.random.PRNGKey(0))
+    rows = gaussian_rows() | {
+        "mean": np.asarray(policy.gaussian(FLAT)[0]),
+        "std": np.full((ROWS, 1), 1.0, np.float32),
+    }
+    spent = float(gaussian_spent(PNorm(1), None, std_moves=True)(policy, rows))
+    exact = (np.exp(0.5) - 1.0) * np.sqrt(2 / np.pi)  # E|σ'z − σz|
+    assert spent == pytest.approx(exact, rel=0.35)
+
+
+@pytest.mark.parametrize(
+    "cost", [Binary(), 2.5 * Binary(), TableCost([[0, 1, 3], [2, 0, 1], [1, 4, 0]])]
+)
+def test_finite_policies_spend_the_exact_discrepancy(cost):
+    policy = Policy(Architecture(inputs=3, outputs=6, ortho_init=False), jax.random.PRNGKey(0))
+    old = RNG.dirichlet(np.ones(3), size=(ROWS, 2)).astype(np.float32)
+    rows = {"flat": FLAT, "images": (), "allowed": np.ones((ROWS, 2, 3), bool), "probability": old}
+    logits = np.asarray(policy.logits(FLAT, (), 3), np.float64)
+    new = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    old = old / old.sum(-1, keepdims=True, dtype=np.float64)
+    exact = sum(
+        average_discrepancy(old[:, f], new[:, f], np.full(ROWS, 1 / ROWS), cost) for f in range(2)
+    )
+    assert finite_spent(cost, 3)(policy, rows) == pytest.approx(exact, rel=1e-4)
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0, 4.0])
+@pytest.mark.parametrize("full", [0.5, 1.0, 1.001, 3.0, 1e6])
+def test_stepping_back_ends_inside_and_never_without_need(power, full):
+    share, spent = largest_share(lambda share: full * share**power, radius=1.0)
+    assert spent <= 1.0
+    if full <= 1.0 - MARGIN:
+        assert share == 1.0
+    else:
+        assert spent >= 0.9  # not further back than needed
+        assert 0 < share < 1
+
+
+def test_where_nothing_fits_the_old_policy_stays():
+    assert largest_share(lambda share: 5.0 if share > 0 else 0.0, radius=1.0) == (0.0, 0.0)
+
+
+def test_a_policy_between_two_is_between_them():
+    old, new = gaussian_policy(), gaussian_policy(use_sde=False)
+    new = jax.tree.map(lambda x: x + 1.0, new)
+    middle = between(old, new, 0.25)
+    np.testing.assert_allclose(middle.log_std, old.log_std + 0.25)
