@@ -45,6 +45,37 @@ class Reproduce:
                 f"{self.study!r} is not a study; {hint}known: {', '.join(known) or 'none'}"
             )
         workers = self.workers or os.cpu_count() or 1
-        return known[self.study].run(
+        code = known[self.study].run(
             seeds=self.seeds, workers=workers, out=self.out, steps=self.steps
         )
+        _tell(self.out / self.study)
+        return code
+
+
+def _tell(folder: Path) -> None:
+    """Print the scores of a study that keeps its runs' evaluations."""
+    if not (folder / "manifest.json").is_file() or not (folder / "runs.csv").is_file():
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    from ottrpo.reports.scores import study_scores
+
+    scores = study_scores(folder)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=130)  # a file has no width of its own
+    table = Table("environment", "agent", "configuration", "actions", title=folder.name)
+    for column in ("seeds", "score", "± seeds", "± time", "lowest", "paper"):
+        table.add_column(column, justify="right")
+    for cell in scores:
+        table.add_row(
+            cell.environment,
+            cell.agent,
+            cell.label,
+            "deterministic" if cell.deterministic else "sampled",
+            str(cell.seeds),
+            *(f"{x:,.1f}" for x in (cell.mean, cell.std_seeds, cell.std_time, cell.lowest)),
+            "" if cell.paper is None else f"{cell.paper:,.0f}",
+        )
+    console.print(table)
