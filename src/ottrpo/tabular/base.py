@@ -90,7 +90,7 @@ class TabularAgent(ABC):
         self._cost.matrix(n_actions, n_states if self._cost.depends_on_state else None)
         self._everything_sa = np.ones((n_states, n_actions), dtype=np.bool_)
         self.policy_sa = self._first_policy(initial_policy)
-        self.estimates = Estimates.zeros(n_states, n_actions)
+        self.estimates = Estimates.unknown((n_states, n_actions), self.settings.initial_q)
         self.num_timesteps = 0
         self.num_episodes = 0
         self.num_updates = 0

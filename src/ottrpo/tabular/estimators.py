@@ -30,9 +30,9 @@ class Estimates:
     count_sa: Floats
 
     @classmethod
-    def zeros(cls, n_states: int, n_actions: int) -> "Estimates":
+    def unknown(cls, shape: tuple[int, int], initial_q: float) -> "Estimates":
         """Nothing known yet."""
-        return cls(np.zeros((n_states, n_actions)), np.zeros((n_states, n_actions)))
+        return cls(np.full(shape, float(initial_q)), np.zeros(shape))
 
     def update(
         self,
@@ -44,14 +44,14 @@ class Estimates:
     ) -> Floats:
         """Learn from a batch, in place, and return Q."""
         if not settings.keep_q:
-            self.q_sa[:] = 0.0
+            self.q_sa[:] = settings.initial_q
             self.count_sa[:] = 0.0
         if settings.estimator == "exact":
             self.q_sa[:] = planning.evaluate_policy(
                 known_table(problem), policy_sa, settings.discount
             ).q_sa
         elif settings.estimator == "mc":
-            self._towards_mean_returns(settings, batch, policy_sa, allowed_sa)
+            self._towards_mean_returns(settings, batch, policy_sa)
         else:
             kernels.td_sweeps(
                 self.q_sa,
@@ -70,22 +70,11 @@ class Estimates:
         return self.q_sa
 
     def _towards_mean_returns(
-        self,
-        settings: EstimationSettings,
-        batch: Trajectories,
-        policy_sa: Floats,
-        allowed_sa: Bools,
+        self, settings: EstimationSettings, batch: Trajectories, policy_sa: Floats
     ) -> None:
         return_t = np.empty(batch.steps)
-        kernels.discounted_returns(
-            batch.columns,
-            self.q_sa,
-            policy_sa,
-            allowed_sa,
-            settings.discount,
-            settings.bootstrap_at_cap,
-            return_t,
-        )
+        value_s = settings.bootstrap_at_cap * (policy_sa * self.q_sa).sum(axis=1)
+        kernels.discounted_returns(batch.columns, value_s, settings.discount, return_t)
         if settings.normalise_returns:
             return_t = (return_t - return_t.mean()) / (return_t.std() + Z_SCORE_OFFSET)
         n_states, n_actions = self.q_sa.shape

@@ -140,23 +140,6 @@ def simulate_returns(
 
 
 @_compiled
-def _state_value(
-    q_sa: Array, policy_sa: Array, allowed_sa: Array, state: int, greedy: bool
-) -> float:
-    """The maximum of Q over the allowed actions, or its mean under the policy."""
-    if greedy:
-        best = -np.inf
-        for b in range(q_sa.shape[1]):
-            if allowed_sa[state, b] and q_sa[state, b] > best:
-                best = q_sa[state, b]
-        return best
-    mean = 0.0
-    for b in range(q_sa.shape[1]):
-        mean += policy_sa[state, b] * q_sa[state, b]
-    return mean
-
-
-@_compiled
 def td_sweeps(
     q_sa: Array,
     count_sa: Array,
@@ -188,7 +171,15 @@ def td_sweeps(
             if ending == RUNNING and target == SARSA:
                 value = q_sa[after, action_t[t + 1]]
             elif ending == RUNNING or (ending == TRUNCATED and bootstrap_at_cap):
-                value = _state_value(q_sa, policy_sa, allowed_sa, after, target == MAX)
+                # written out: a call that passes three arrays costs more than the loop itself
+                if target == MAX:
+                    value = -np.inf
+                    for b in range(q_sa.shape[1]):
+                        if allowed_sa[after, b] and q_sa[after, b] > value:
+                            value = q_sa[after, b]
+                else:
+                    for b in range(q_sa.shape[1]):
+                        value += policy_sa[after, b] * q_sa[after, b]
             count_sa[s, a] += 1
             rate = learning_rate
             if decay > 0.0:
@@ -199,23 +190,21 @@ def td_sweeps(
 @_compiled
 def discounted_returns(
     batch: Array,
-    q_sa: Array,
-    policy_sa: Array,
-    allowed_sa: Array,
+    value_at_cap_s: Array,
     discount: float,
-    bootstrap_at_cap: bool,
     return_t: Array,
 ) -> None:
-    """Fill ``return_t`` with the discounted return that followed each step."""
+    """Fill ``return_t`` with the discounted return that followed each step.
+
+    An episode that was cut at the step cap goes on with ``value_at_cap_s`` of its last state.
+    """
     state_t, _, reward_t, next_t, ending_t = batch
     value = 0.0
     for t in range(len(state_t) - 1, -1, -1):
         if ending_t[t] == TERMINATED:
             value = 0.0
         elif ending_t[t] == TRUNCATED:
-            value = 0.0
-            if bootstrap_at_cap:
-                value = _state_value(q_sa, policy_sa, allowed_sa, next_t[t], False)
+            value = value_at_cap_s[next_t[t]]
         value = reward_t[t] + discount * value
         return_t[t] = value
 

@@ -4,6 +4,7 @@ The same names stand in the constructor of an agent, in the TOML files of
 ``ottrpo/experiments/configs`` and in the JSON beside a saved agent.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -52,7 +53,9 @@ class EstimationSettings:
         target: what stands for the value of the next state in a TD target: Q of the action taken
             there (``sarsa``, the paper's formula), the policy's mean (``expected``) or the
             maximum (``max``).
-        keep_q: whether Q carries over from one update to the next, or starts from zero each time.
+        keep_q: whether Q carries over from one update to the next, or starts afresh each time.
+        initial_q: what Q starts from. At or above the best return, every pair is worth trying
+            until it has been tried: 0 is such a value where rewards are negative.
         learning_rate: α of the TD formula; with ``mc`` and a kept Q, the step towards the mean.
         learning_rate_decay: α is divided by n(s, a) to this power, n counting updates of the pair.
         sweeps: TD passes over each batch.
@@ -68,6 +71,7 @@ class EstimationSettings:
     estimator: Estimator = "td"
     target: Target = "max"
     keep_q: bool = True
+    initial_q: float = 0.0
     learning_rate: float = 0.5
     learning_rate_decay: float = 0.0
     sweeps: int = 1
@@ -87,6 +91,7 @@ class EstimationSettings:
             self.learning_rate_decay >= 0,
             f"learning_rate_decay must not be negative, got {self.learning_rate_decay}",
         )
+        require(math.isfinite(self.initial_q), f"initial_q must be finite, got {self.initial_q}")
         require(self.sweeps >= 1, f"sweeps must be at least 1, got {self.sweeps}")
         _one_of("estimator", self.estimator, get_args(Estimator))
         _one_of("target", self.target, get_args(Target))
@@ -113,10 +118,10 @@ class TabularSettings(EstimationSettings):
             or the catalogue's where it has none.
     """
 
-    radius: float | Schedule = 0.05
+    radius: float | Schedule = 0.02
     cost: Cost = field(default_factory=Binary)
     episodes_per_update: int = 1
-    steps_per_update: int = 1
+    steps_per_update: int = 2_000
     masks: bool = False
     step_cap: int | None = None
 

@@ -61,7 +61,8 @@ class SteppingSimulator:
         shape = (problem.n_states, problem.n_actions)
         self.allowed_sa: Bools | None = np.ones(shape, dtype=np.bool_) if masks else None
         env_rng, self.action_rng = streams(seed)
-        self._env_seed: int | None = int(env_rng.integers(2**31))
+        # a plain seed is the environment's own, so that stepping and the table play alike
+        self._env_seed: int | None = seed if isinstance(seed, int) else int(env_rng.integers(2**31))
 
     def rollout(self, policy_sa: Floats, min_episodes: int, min_steps: int) -> Trajectories:
         """Whole episodes until both minima are met."""
