@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import gymnasium as gym
 import numpy as np
@@ -17,7 +17,7 @@ from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.utils import check_for_correct_spaces
+from stable_baselines3.common.utils import FloatSchedule, check_for_correct_spaces
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from ottrpo.core import Cost
@@ -39,7 +39,17 @@ from .predictor import Predictor, as_batch, channels_first, rows_of, with_axis
 from .spaces import actions_of, as_schedule, schedule_to_data, space_from_data, space_to_data
 
 Array = Any
-SCHEDULED = ("learning_rate", "radius")  # settings that may be functions of the progress
+SCHEDULED = (
+    "learning_rate",
+    "radius",
+    "noise_color",
+)  # settings that may be functions of the progress
+# gamma="auto": how many steps ahead it looks at least and at most
+AUTO_HORIZON = (100.0, 1000.0)
+# rewards are scaled by the spread of returns at one discount, or their unit would drift with it
+AUTO_REWARD_DISCOUNT = 0.995
+# slow noise finds what needs a swing (a car in a valley), white noise then learns to be precise
+FADING_COLOR = {"start": 1.0, "end": 0.0, "end_fraction": 0.2}
 NOT_SAVED = ("self", "policy", "env", "device", "tensorboard_log", "_init_setup_model")
 
 
@@ -105,13 +115,13 @@ class DeepAgent(BaseAlgorithm):
         n_steps: int,
         batch_size: int,
         n_epochs: int,
-        gamma: float,
+        gamma: float | Literal["auto"],
         gae_lambda: float,
         vf_coef: float,
         max_grad_norm: float,
         use_sde: bool,
         sde_sample_freq: int,
-        noise_color: float,
+        noise_color: Any,
         normalize_obs: bool,
         normalize_reward: bool,
         clip_obs: float,
@@ -142,11 +152,14 @@ class DeepAgent(BaseAlgorithm):
         self.n_steps = at_least("n_steps", n_steps, 1)
         self.batch_size = at_least("batch_size", batch_size, 1)
         self.n_epochs = at_least("n_epochs", n_epochs, 1)
-        self.gamma = _fraction("gamma", gamma)
+        self.gamma = (
+            gamma if isinstance(gamma, str) and gamma == "auto" else _fraction("gamma", gamma)
+        )
         self.gae_lambda = _fraction("gae_lambda", gae_lambda)
         self.vf_coef = _not_negative("vf_coef", vf_coef)
         self.max_grad_norm = _not_negative("max_grad_norm", max_grad_norm)
-        self.noise_color = _not_negative("noise_color", noise_color)
+        self.noise_color = noise_color
+        self._noise_schedule = FloatSchedule(_noise_color(noise_color))
         self.normalize_obs = normalize_obs
         self.normalize_reward = normalize_reward
         self.clip_obs = _not_negative("clip_obs", clip_obs)
@@ -154,6 +167,19 @@ class DeepAgent(BaseAlgorithm):
         self.last_update: dict[str, float] = {}
         if _init_setup_model:
             self._setup_model()
+
+    @property
+    def discount(self) -> float:
+        """γ now. ``auto`` looks as far ahead as episodes last: 1 − 1/(mean length of the recent).
+
+        Where episodes still end early, far rewards are noise and a long view finds policies that
+        merely survive; where they last, a short view misses what slow motion brings.
+        """
+        if self.gamma != "auto":
+            return float(self.gamma)
+        lengths = [episode["l"] for episode in self.ep_info_buffer or ()]
+        lasted = float(np.mean(lengths)) if lengths else self.num_timesteps / self.n_envs
+        return 1.0 - 1.0 / float(np.clip(lasted, *AUTO_HORIZON))
 
     # ------------------------------------------------------------------ building
 
@@ -178,7 +204,7 @@ class DeepAgent(BaseAlgorithm):
             enabled=self.normalize_obs and ours,
         )
         self.reward_normaliser = RewardNormaliser(
-            self.gamma,
+            AUTO_REWARD_DISCOUNT if self.gamma == "auto" else self.gamma,
             self.clip_reward,
             np.zeros(1 if self.env is None else self.n_envs),
             enabled=self.normalize_reward and ours,
@@ -292,7 +318,7 @@ class DeepAgent(BaseAlgorithm):
             rows=source.rows,
             rng=self.rng,
             sde_sample_freq=self.sde_sample_freq,
-            noise_color=self.noise_color,
+            noise_color=self._noise_schedule(self._current_progress_remaining),
             masked=masked,
         )
         watcher = None
@@ -350,7 +376,7 @@ class DeepAgent(BaseAlgorithm):
             next_value,
             rollout.terminated,
             rollout.done,
-            self.gamma,
+            self.discount,
             self.gae_lambda,
         )
         return Experience(
@@ -413,7 +439,7 @@ class DeepAgent(BaseAlgorithm):
             rows,
             rng,
             sde_sample_freq=self.sde_sample_freq,
-            noise_color=self.noise_color,
+            noise_color=self._noise_schedule(self._current_progress_remaining),
         )
 
     def evaluate(
@@ -627,6 +653,14 @@ def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> Any:
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
     return value
+
+
+def _noise_color(value: Any) -> Any:
+    """The colour of the noise as a schedule; ``None`` is pink at first and white later."""
+    schedule = as_schedule(FADING_COLOR if value is None else value)
+    if not callable(schedule):
+        _not_negative("noise_color", schedule)
+    return schedule
 
 
 def _fraction(name: str, value: float) -> float:

@@ -45,7 +45,7 @@ class OTTRPO(DeepAgent):
         n_steps: steps per environment and update.
         batch_size: rows per gradient step.
         n_epochs: passes over a rollout.
-        gamma: discount.
+        gamma: discount; ``auto`` looks as far ahead as recent episodes lasted, 100 to 1,000 steps.
         gae_lambda: λ of the generalised advantage estimate.
         vf_coef: weight of the value function's loss.
         max_grad_norm: the joint gradient is clipped to this norm.
@@ -70,7 +70,8 @@ class OTTRPO(DeepAgent):
             policy on the visited states is at most the radius; ``paper``: do not.
         learn_std: let the standard deviation move too (``linear``, or ``n_sources`` above 0).
         log_std_final: anneal the logarithm of the standard deviation to this value.
-        noise_color: exponent of the power spectrum of the noise over time: 0 white, 1 pink.
+        noise_color: exponent of the power spectrum of a Gaussian's noise over time: 0 white, 1
+            pink; a number or a schedule. By default it fades from 1 to 0 over a fifth of training.
         normalize_obs: running normalisation of observations, saved with the agent.
         normalize_reward: running scaling of rewards.
         clip_obs: normalised observations are clipped to this.
@@ -94,8 +95,8 @@ class OTTRPO(DeepAgent):
         n_steps: int = 2048,
         batch_size: int = 64,
         n_epochs: int = 10,
-        gamma: float = 0.995,
-        gae_lambda: float = 0.95,
+        gamma: float | Literal["auto"] = "auto",
+        gae_lambda: float = 0.98,
         vf_coef: float = 0.5,
         max_grad_norm: float = 0.5,
         use_sde: bool = False,
@@ -112,7 +113,7 @@ class OTTRPO(DeepAgent):
         trust_region: Literal["exact", "paper"] = "exact",
         learn_std: bool = False,
         log_std_final: float | None = None,
-        noise_color: float = 0.0,
+        noise_color: Any = None,
         normalize_obs: bool = True,
         normalize_reward: bool = True,
         clip_obs: float = 10.0,
@@ -210,7 +211,8 @@ class OTTRPO(DeepAgent):
                 n_candidates=self.n_candidates,
                 n_sources=self.n_sources,
             )
-        if moves_std or self.model == "antithetic" or self.n_sources or self.noise_color:
+        coloured = self.noise_color is not None and self.noise_color != 0
+        if moves_std or self.model == "antithetic" or self.n_sources or coloured:
             raise ValueError(
                 "learn_std, log_std_final, n_sources, noise_color and model 'antithetic' need "
                 f"actions in a Box, got {self.action_space}"
@@ -328,6 +330,7 @@ class OTTRPO(DeepAgent):
             "ot/dual_gap": plan.dual_gap,
             "ot/inactive": float(plan.inactive),
             "ot/step_kept": share,
+            "train/discount": self.discount,
             "train/explained_variance": explained,
             **{f"train/{name}": float(value) for name, value in fit.items()},
             "train/learning_rate": float(self._learning_rate),

@@ -38,14 +38,23 @@ def actions_of(space: Space) -> BoxActions | FiniteActions:
 
 
 class Straight:
-    """A schedule that goes in a straight line from start to end as training proceeds."""
+    """A schedule that goes in a straight line from start to end as training proceeds.
 
-    def __init__(self, start: float, end: float) -> None:
-        self.start, self.end = float(start), float(end)
+    Args:
+        start: its first value.
+        end: its last value.
+        end_fraction: the share of training after which it stays at ``end``, as in SB3.
+    """
+
+    def __init__(self, start: float, end: float, end_fraction: float = 1.0) -> None:
+        self.start, self.end, self.end_fraction = float(start), float(end), float(end_fraction)
+        if not 0 < self.end_fraction <= 1:
+            raise ValueError(f"end_fraction must lie in (0, 1], got {end_fraction}")
 
     def __call__(self, progress_remaining: float) -> float:
         """The value now."""
-        return self.end + (self.start - self.end) * progress_remaining
+        left = max(0.0, 1.0 - (1.0 - progress_remaining) / self.end_fraction)
+        return self.end + (self.start - self.end) * left
 
 
 class Table:
@@ -63,11 +72,13 @@ class Table:
 def as_schedule(value: Any) -> Any:
     """A number or function as it is; ``{"start": x, "end": y}`` or ``{"table": [...]}`` built.
 
+    A line may have an ``end_fraction`` too.
+
     >>> as_schedule({"start": 1.0, "end": 0.0})(0.25)
     0.25
     """
     if isinstance(value, dict):
-        if set(value) == {"start", "end"}:
+        if set(value) - {"end_fraction"} == {"start", "end"}:
             return Straight(**value)
         if set(value) == {"table"}:
             return Table(value["table"])
