@@ -10,9 +10,7 @@ from ottrpo.tabular.problem import streams
 
 ENVIRONMENTS = {
     "cliff": lambda: gym.make("CliffWalking-v1", max_episode_steps=300),
-    "slippery cliff": lambda: gym.make(
-        "CliffWalking-v1", is_slippery=True, max_episode_steps=300
-    ),
+    "slippery cliff": lambda: gym.make("CliffWalking-v1", is_slippery=True, max_episode_steps=300),
     "taxi": lambda: gym.make("Taxi-v4"),
     "rainy taxi": lambda: gym.make("Taxi-v4", is_rainy=True),
     "lake 4x4": lambda: gym.make("FrozenLake-v1"),
@@ -22,9 +20,7 @@ ENVIRONMENTS = {
 
 
 def random_policy(problem, seed):
-    return np.random.default_rng(seed).dirichlet(
-        np.ones(problem.n_actions), size=problem.n_states
-    )
+    return np.random.default_rng(seed).dirichlet(np.ones(problem.n_actions), size=problem.n_states)
 
 
 def step_for_step(env, policy_sa, seed, episodes):
@@ -183,8 +179,10 @@ class LyingTable(gym.Env):
 
     observation_space = spaces.Discrete(2)
     action_space = spaces.Discrete(2)
-    P = {s: {a: [(1.0, 0, 0.0, False)] for a in range(2)} for s in range(2)}
     initial_state_distrib = np.array([1.0, 0.0])
+
+    def __init__(self):
+        self.P = {s: {a: [(1.0, 0, 0.0, False)] for a in range(2)} for s in range(2)}
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)

@@ -43,11 +43,11 @@ class TabularOTTRPO(TabularAgent):
     name = "ottrpo"
     settings_type = TabularSettings
 
-    def _improve(self, occupancy_s: Floats, radius: float) -> Improvement:
+    def _improve(self, occupancy_s: Floats, gain_sa: Floats, radius: float) -> Improvement:
         update = update_policy(
             self.policy_sa,
             occupancy_s,
-            self.estimates.q_sa,
+            gain_sa,
             self._cost,
             radius,
             self._simulator.allowed_sa,
@@ -83,14 +83,16 @@ class WPO(TabularAgent):
     settings_type = WPOSettings
     settings: WPOSettings
 
-    def _improve(self, occupancy_s: Floats, radius: float) -> Improvement:
-        q_sa, allowed_sa = self.estimates.q_sa, self._simulator.allowed_sa
-        problem = finite_problem(self.policy_sa, occupancy_s, q_sa, self._cost, radius, allowed_sa)
+    def _improve(self, occupancy_s: Floats, gain_sa: Floats, radius: float) -> Improvement:
+        allowed_sa = self._simulator.allowed_sa
+        problem = finite_problem(
+            self.policy_sa, occupancy_s, gain_sa, self._cost, radius, allowed_sa
+        )
         multiplier, target_r = self._map(problem.dual)
         policy_sa = push_forward(problem, [(target_r, 1.0)])
         unvisited_s = occupancy_s == 0
         if self.settings.update_unvisited and unvisited_s.any():
-            rest = finite_problem(policy_sa, unvisited_s, q_sa, self._cost, radius, allowed_sa)
+            rest = finite_problem(policy_sa, unvisited_s, gain_sa, self._cost, radius, allowed_sa)
             rest_r = single_map(rest.dual, multiplier, self.settings.tie)
             policy_sa = push_forward(rest, [(rest_r, 1.0)])
         checked = audit(problem, policy_sa, multiplier)

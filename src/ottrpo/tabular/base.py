@@ -99,7 +99,7 @@ class TabularAgent(ABC):
         self.last_improvement: Improvement | None = None
 
     @abstractmethod
-    def _improve(self, occupancy_s: Floats, radius: float) -> Improvement:
+    def _improve(self, occupancy_s: Floats, gain_sa: Floats, radius: float) -> Improvement:
         """Steps 4 and 5 of Algorithm 1."""
 
     def learn(
@@ -253,9 +253,10 @@ class TabularAgent(ABC):
         )
         if self._simulator.allowed_sa is not None:  # stepping may have revealed new masks
             self.policy_sa = within_mask(self.policy_sa, self._simulator.allowed_sa)
-        self.estimates.update(settings, self.problem, batch, self.policy_sa, self._allowed())
+        q_sa = self.estimates.update(settings, self.problem, batch, self.policy_sa, self._allowed())
         occupancy_s = estimate_occupancy(settings, self.problem, batch, self.policy_sa)
-        improvement = self._improve(occupancy_s, radius)
+        # a copy: Q goes on changing, while an improvement stays what it was
+        improvement = self._improve(occupancy_s, q_sa.copy(), radius)
         self.policy_sa = improvement.policy_sa
         self._account(batch, improvement, radius)
 
@@ -323,7 +324,7 @@ def _say_endless(problem: Problem, episodes: int) -> None:
         if not problem.terminal_o.any():
             return  # an endless task: the cap is its horizon
         reason = (
-            "they could have"
+            "a terminal state can be reached, train longer"
             if problem.reaches_an_end()
             else "no terminal state can be reached from a start state"
         )

@@ -18,6 +18,8 @@ from .mdp import FiniteMDP
 
 # Improvements below this, relative to the largest reward, are rounding of the linear solver.
 POLICY_ITERATION_RTOL = 1e-10
+# Up to this many states a dense solve is quicker than building sparse factors.
+DENSE_AT_MOST = 512
 
 
 @final
@@ -137,7 +139,7 @@ def _solve(matrix: Any, right_s: Floats, discount: float) -> Floats:
     """Solve x = right + γ · matrix · x."""
     require(0 <= discount < 1, f"an exact discounted value needs 0 <= discount < 1, got {discount}")
     n = len(right_s)
-    if n <= 512:  # below this a dense solve is quicker than building sparse factors
+    if n <= DENSE_AT_MOST:
         dense: Floats = np.linalg.solve(np.eye(n) - discount * matrix.toarray(), right_s)
         return dense
     identity = sparse.eye_array(n, format="csc")
