@@ -122,9 +122,9 @@ def collect(study: GridStudy, paths: Iterable[Path], folder: Path) -> None:
             by_cell.setdefault(path.parent.name, []).append(RunDirectory.open(path))
     folder.mkdir(parents=True, exist_ok=True)
     for name, directories in by_cell.items():
-        _write_csv(folder / f"{name}.csv", _evaluation_rows(directories))
+        write_csv(folder / f"{name}.csv", _evaluation_rows(directories))
     runs = [_run_row(name, d) for name, directories in by_cell.items() for d in directories]
-    _write_csv(folder / "runs.csv", runs)
+    write_csv(folder / "runs.csv", runs)
     manifest = {
         "study": study.name,
         "description": study.description,
@@ -185,7 +185,8 @@ def _agreed(by_cell: Mapping[str, Sequence[RunDirectory]], key: str) -> Any:
     return different[0] if len(different) == 1 else different or None
 
 
-def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows with the same keys as a table; nothing if there are none."""
     if not rows:
         return
     with open(path, "w", newline="", encoding="utf-8") as file:
