@@ -27,7 +27,7 @@ def finished_run(path, seed):
         path,
         {
             "seed": seed,
-            "settings": {"radius": 1},
+            "resolved": {"radius": 1},
             "steps": 10,
             "protocol": {"name": "paper"},
             "versions": {"numpy": "2"},

@@ -132,7 +132,7 @@ def collect(study: GridStudy, paths: Iterable[Path], folder: Path) -> None:
             cell.name: {
                 **asdict(cell),
                 "seeds": [d.manifest["seed"] for d in by_cell.get(cell.name, [])],
-                "resolved": by_cell[cell.name][0].manifest["settings"]
+                "resolved": by_cell[cell.name][0].manifest["resolved"]
                 if cell.name in by_cell
                 else None,
                 "trained_steps": by_cell[cell.name][0].manifest["steps"]

@@ -62,6 +62,16 @@ class AgentEntry:
             if p.name not in _NOT_SETTINGS and p.kind is not p.VAR_KEYWORD
         }
 
+    def resolve(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Every setting with its value: what is given, laid over the constructor's defaults."""
+        known = self.known_settings()
+        parameters = inspect.signature(self.load()).parameters
+        defaults = {name: _as_data(parameters[name].default) for name in known}
+        given = {
+            name: value for name, value in defaults.items() if value is not inspect.Parameter.empty
+        }
+        return given | dict(settings)
+
     def build(self, env: Any, settings: Mapping[str, Any], seed: int) -> Any:
         """The agent, ready to learn."""
         keywords = dict(settings)

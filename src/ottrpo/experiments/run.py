@@ -93,6 +93,7 @@ def manifest(spec: RunSpec) -> dict[str, Any]:
     """What is written down before a run starts."""
     return {
         **asdict(spec),
+        "resolved": agent_by_key(spec.agent_key).resolve(spec.settings),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": provenance.versions(),
         "hardware": provenance.hardware(),
