@@ -11,7 +11,6 @@ from .networks import SDE_VARIANCE_FLOOR, Policy
 from .normaliser import ObservationNormaliser
 
 Array = Any
-ONE = np.float32(1.0)
 FORBIDDEN = np.float32(-1e9)  # logit of an action that a mask rules out
 
 
@@ -93,24 +92,32 @@ class Actor(Protocol):
 
 
 class _Inputs:
-    """Normalised float32 features, in a buffer that is used again."""
+    """Normalised float32 features, in a buffer that is used again.
+
+    All operands have the full shape and one type: broadcasting or casting a row of a dozen
+    numbers costs more than the arithmetic.
+    """
 
     def __init__(self, normaliser: ObservationNormaliser, rows: int) -> None:
-        self._buffer = np.empty((rows, len(normaliser.measured)), np.float32)
-        self._normaliser = normaliser
-        self._mean, self._scale = normaliser.mean, normaliser.scale
-        self._clip = np.float32(normaliser.clip)
+        shape = (rows, len(normaliser.measured))
+        self._single = np.empty(shape, np.float32)
+        self._double = np.empty(shape)
+        self._enabled = normaliser.enabled
+        self._mean, self._scale, self._most, self._least = (
+            np.broadcast_to(np.asarray(value, np.float64), shape).copy()
+            for value in (normaliser.mean, normaliser.scale, normaliser.clip, -normaliser.clip)
+        )
 
     def __call__(self, flat: Array) -> Array:
-        x = self._buffer
-        if not self._normaliser.enabled:
-            x[...] = flat
-            return x
-        np.subtract(flat, self._mean, out=x)
-        np.multiply(x, self._scale, out=x)
-        np.minimum(x, self._clip, out=x)
-        np.maximum(x, -self._clip, out=x)
-        return x
+        single, x = self._single, self._double
+        if self._enabled:
+            np.subtract(flat, self._mean, out=x)
+            np.multiply(x, self._scale, out=x)
+            np.minimum(x, self._most, out=x)
+            np.maximum(x, self._least, out=x)
+            flat = x
+        single[...] = flat
+        return single
 
 
 class GaussianActor:
@@ -135,7 +142,8 @@ class GaussianActor:
         log_std = np.asarray(policy.log_std)
         self._mean = np.empty((steps, rows, actions.size), np.float32)
         self._action = np.empty_like(self._mean)
-        self._clipped = np.empty((rows, actions.size), np.float32)
+        self._most = np.ones((rows, actions.size), np.float32)
+        self._least = -self._most
         self._variance = np.exp(2.0 * log_std) if log_std.ndim == 2 else None
         self._noise: Array = None
         if rng is None:
@@ -166,8 +174,8 @@ class GaussianActor:
             matrix = self._noise[t // self._every]
             np.add(mean, np.einsum("nl,nld->nd", latent, matrix), out=action)
             self._std[t] = np.sqrt(latent**2 @ self._variance + SDE_VARIANCE_FLOOR)
-        clipped = np.minimum(action, ONE)  # a new array: environments may keep it
-        np.maximum(clipped, -ONE, out=clipped)
+        clipped = np.minimum(action, self._most)  # a new array: environments may keep it
+        np.maximum(clipped, self._least, out=clipped)
         if self._to_world is not None:
             clipped = self._to_world(clipped)
         return clipped.reshape(self._shape)

@@ -23,26 +23,27 @@ class NumpyForward:
     """
 
     def __init__(self, body: Body, head: Linear, rows: int) -> None:
-        self._layers = [(_copy(layer.weight), _copy(layer.bias)) for layer in body.layers]
-        self._head = (_copy(head.weight), _copy(head.bias))
-        self._buffers = [np.empty((rows, len(bias)), np.float32) for _, bias in self._layers]
+        self._layers = [
+            (_copy(layer.weight), _rows_of(layer.bias, rows), _rows_of(layer.bias, rows))
+            for layer in body.layers
+        ]
+        self._head = (_copy(head.weight), _rows_of(head.bias, rows))
         self._activation = ACTIVATIONS[body.activation][1]
 
     def latent(self, flat: Array, images: tuple[Array, ...] = ()) -> Array:
         """The last hidden layer."""
         x = flat
         activation = self._activation
-        for (weight, bias), buffer in zip(self._layers, self._buffers, strict=True):
+        for weight, bias, buffer in self._layers:
             np.dot(x, weight, out=buffer)
-            buffer += bias
+            np.add(buffer, bias, out=buffer)
             x = activation(buffer)
         return x
 
     def output(self, latent: Array, out: Array) -> Array:
         """The head's outputs, written to ``out``."""
         np.dot(latent, self._head[0], out=out)
-        out += self._head[1]
-        return out
+        return np.add(out, self._head[1], out=out)
 
 
 class JaxForward:
@@ -86,6 +87,11 @@ def evaluate_rows(body: Body, head: Linear, flat: Array, images: tuple[Array, ..
 def _padded(array: Array, rows: int) -> Array:
     missing = rows - len(array)
     return np.concatenate([array, np.repeat(array[:1], missing, axis=0)]) if missing else array
+
+
+def _rows_of(bias: Array, rows: int) -> Array:
+    """The bias once per row: adding arrays of one shape is twice as fast as broadcasting."""
+    return np.repeat(_copy(bias)[None], rows, axis=0)
 
 
 def _copy(array: Array) -> Array:

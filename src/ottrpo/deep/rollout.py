@@ -26,7 +26,7 @@ class Ending:
     final: Encoded
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Step:
     """What one step of all environments gave; ``endings`` is empty on most steps."""
 
@@ -173,19 +173,22 @@ def collect(
     """
     rollout = _empty(start, steps)
     flat, images, reward = rollout.flat, rollout.images, rollout.reward
+    act, advance, masks = actor.act, source.step, source.masks
     flat[0] = start.flat
     observation, t = start, 0
     try:
         for t in range(steps):
-            action = actor.act(t, observation.flat, observation.images, source.masks())
-            step = source.step(action)
+            action = act(t, observation.flat, observation.images, masks())
+            step = advance(action)
             reward[t] = step.reward
             observation = step.observation
             flat[t + 1] = observation.flat
-            for kept, image in zip(images, observation.images, strict=True):
-                kept[t + 1] = image
-            for ending in step.endings:
-                _note(rollout, t, ending, step.infos[ending.index])
+            if images:
+                for kept, image in zip(images, observation.images, strict=True):
+                    kept[t + 1] = image
+            if step.endings:
+                for ending in step.endings:
+                    _note(rollout, t, ending, step.infos[ending.index])
             if on_step is not None and not on_step(step, action):
                 return None
     except Exception:
