@@ -13,8 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
+from ottrpo.core import Cost
 from ottrpo.core.checks import require
-from ottrpo.core.cost_data import cost_from_data
+from ottrpo.core.cost_data import cost_from_data, cost_to_data
 
 from .spec import configuration_names
 
@@ -67,9 +68,7 @@ class AgentEntry:
         known = self.known_settings()
         parameters = inspect.signature(self.load()).parameters
         defaults = {name: _as_data(parameters[name].default) for name in known}
-        given = {
-            name: value for name, value in defaults.items() if value is not inspect.Parameter.empty
-        }
+        given = {name: value for name, value in defaults.items() if value is not _UNKNOWN}
         return given | dict(settings)
 
     def build(self, env: Any, settings: Mapping[str, Any], seed: int) -> Any:
@@ -188,6 +187,17 @@ def benchmark(name: str) -> Callable[[list[str]], int]:
     require(name in known, f"{name!r} is not a benchmark; known: {', '.join(known) or 'none'}")
     main: Callable[[list[str]], int] = import_module(_benchmark_module(name)).main
     return main
+
+
+_UNKNOWN = object()
+
+
+def _as_data(value: Any) -> Any:
+    """A default as a manifest can hold it; `_UNKNOWN` if it is made afresh for each agent."""
+    if isinstance(value, Cost):
+        return cost_to_data(value)
+    plain = value is None or isinstance(value, bool | int | float | str | list | tuple | dict)
+    return value if plain else _UNKNOWN
 
 
 def _benchmark_module(name: str) -> str:
