@@ -39,7 +39,7 @@ class Reach(gym.Env[Any, Any]):
         unit = 2.0 * (np.asarray(action) - self._low) / (self._high - self._low) - 1.0
         reward = 1.0 - 4.0 * float(np.mean((unit - 0.5 * self._shown) ** 2))
         self._steps += 1
-        return self._draw(), reward, self._steps >= EPISODE_STEPS, False, {}
+        return self._draw(), reward, False, self._steps >= EPISODE_STEPS, {}
 
     def _draw(self) -> Any:
         self._shown = self.np_random.uniform(-1.0, 1.0, self.observation_space.shape)
@@ -100,7 +100,7 @@ class Match(gym.Env[Any, Any]):
             raise ValueError(f"the action {labels[0]} is masked")
         reward = float(np.mean(labels == self._shown))
         self._steps += 1
-        return self._draw(), reward, False, self._steps >= EPISODE_STEPS, {}
+        return self._draw(), reward, self._steps >= EPISODE_STEPS, False, {}
 
     def _action_masks(self) -> Any:
         allowed = np.ones(sum(self._counts), np.bool_)
