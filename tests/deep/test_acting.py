@@ -24,7 +24,9 @@ def normaliser(size=3):
 
 
 def gaussian_networks(**changes):
-    return Networks(Architecture(inputs=3, outputs=2, log_std_init=-1.0, **changes), seed=1)
+    return Networks(
+        Architecture(inputs=3, outputs=2, log_std_init=-1.0, **changes), np.random.default_rng(1)
+    )
 
 
 @pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
@@ -103,7 +105,8 @@ def test_any_box_is_the_unit_box_to_the_policy():
 def finite_actor(counts, **changes):
     actions = FiniteActions(counts, np.zeros(len(counts), np.int64), scalar=len(counts) == 1)
     networks = Networks(
-        Architecture(inputs=3, outputs=actions.factors * actions.choices, ortho_init=False), seed=0
+        Architecture(inputs=3, outputs=actions.factors * actions.choices, ortho_init=False),
+        np.random.default_rng(0),
     )
     return actions, networks, changes
 
@@ -167,4 +170,4 @@ def test_orthogonal_initialisation_has_sb3s_gains():
 
 def test_images_too_small_for_the_encoder_are_refused():
     with pytest.raises(ValueError, match="36 by 36"):
-        Networks(Architecture(inputs=0, outputs=2, images=((1, 20, 20),)), seed=0)
+        Networks(Architecture(inputs=0, outputs=2, images=((1, 20, 20),)), np.random.default_rng(0))

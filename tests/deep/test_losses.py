@@ -24,7 +24,7 @@ WEIGHT = np.full(ROWS, 1.0 / ROWS, np.float32)
 @pytest.fixture(scope="module")
 def policy():
     architecture = Architecture(inputs=3, outputs=2, log_std_init=-0.5, ortho_init=False)
-    return Policy(architecture, jax.random.PRNGKey(0))
+    return Policy(architecture, np.random.default_rng(0))
 
 
 def gradient(function, policy):
@@ -98,7 +98,7 @@ def test_std_is_moved_only_if_it_is_learnt(policy):
 
 def test_finite_losses_are_their_formulas():
     architecture = Architecture(inputs=3, outputs=6, ortho_init=False)
-    policy = Policy(architecture, jax.random.PRNGKey(1))
+    policy = Policy(architecture, np.random.default_rng(1))
     allowed = np.ones((ROWS, 2, 3), bool)
     allowed[:, 1, 2] = False
     logits = np.array(policy.logits(FLAT, (), 3), np.float64)

@@ -30,7 +30,7 @@ def gaussian_rows():
 
 def gaussian_policy(**changes):
     architecture = Architecture(inputs=3, outputs=2, log_std_init=-0.2, ortho_init=False, **changes)
-    return Policy(architecture, jax.random.PRNGKey(0))
+    return Policy(architecture, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("use_sde", [False, True])
@@ -62,7 +62,7 @@ def test_with_equal_deviations_it_is_the_cost_of_the_shift():
 def test_a_general_cost_with_moving_deviation_is_bounded_from_above():
     """In one dimension the monotone coupling is optimal, so the bound is nearly tight."""
     architecture = Architecture(inputs=3, outputs=1, log_std_init=0.5, ortho_init=False)
-    policy = Policy(architecture, jax.random.PRNGKey(0))
+    policy = Policy(architecture, np.random.default_rng(0))
     rows = gaussian_rows() | {
         "mean": np.asarray(policy.gaussian(FLAT)[0]),
         "std": np.full((ROWS, 1), 1.0, np.float32),
@@ -76,7 +76,7 @@ def test_a_general_cost_with_moving_deviation_is_bounded_from_above():
     "cost", [Binary(), 2.5 * Binary(), TableCost([[0, 1, 3], [2, 0, 1], [1, 4, 0]])]
 )
 def test_finite_policies_spend_the_exact_discrepancy(cost):
-    policy = Policy(Architecture(inputs=3, outputs=6, ortho_init=False), jax.random.PRNGKey(0))
+    policy = Policy(Architecture(inputs=3, outputs=6, ortho_init=False), np.random.default_rng(0))
     old = RNG.dirichlet(np.ones(3), size=(ROWS, 2)).astype(np.float32)
     rows = {"flat": FLAT, "images": (), "allowed": np.ones((ROWS, 2, 3), bool), "probability": old}
     logits = np.asarray(policy.logits(FLAT, (), 3), np.float64)

@@ -36,7 +36,9 @@ def batch(rows):
 
 def test_the_compiled_loop_is_plain_adam_with_clipping():
     """Against a Python loop over optax's own optimiser on the unflattened parameters."""
-    networks = Networks(Architecture(inputs=3, outputs=2, log_std_init=0.0), seed=0)
+    networks = Networks(
+        Architecture(inputs=3, outputs=2, log_std_init=0.0), np.random.default_rng(0)
+    )
     rows, rate, norm = batch(20), 0.01, 0.3
     index, weight = minibatches(20, 8, 2, np.random.default_rng(1))
     loss = actor_critic_loss(towards_displaced_gaussian(None, learn_std=False), vf_coef=0.5)
@@ -68,7 +70,9 @@ def test_the_compiled_loop_is_plain_adam_with_clipping():
 
 
 def test_it_fits_what_can_be_fitted():
-    networks = Networks(Architecture(inputs=3, outputs=2, log_std_init=0.0), seed=0)
+    networks = Networks(
+        Architecture(inputs=3, outputs=2, log_std_init=0.0), np.random.default_rng(0)
+    )
     rows = batch(64)
     rows["target_mean"] = 0.5 * rows["flat"][:, :2]
     rows["return"] = rows["flat"].sum(1)

@@ -194,7 +194,7 @@ class DeepAgent(BaseAlgorithm):
         self.actions = actions_of(self.action_space)
         self.architecture = self._architecture()
         with runtime.on(self.jax_device):
-            networks = Networks(self.architecture, int(init_seed.generate_state(1)[0] >> 1))
+            networks = Networks(self.architecture, np.random.default_rng(init_seed))
             self.learner: Learner = start(networks, self.max_grad_norm)
         ours = self._vec_normalize_env is None  # a VecNormalize around the environment does it all
         self.observation_normaliser = ObservationNormaliser(

@@ -176,9 +176,8 @@ class OTTRPO(DeepAgent):
         self._spent = self._steps.spent()
         self._network = None
         if self.advantage == "network":
-            seed = int(self.rng.integers(2**31))
             self._network = AdvantageNetwork(
-                self.architecture, self.actions, seed, self.max_grad_norm
+                self.architecture, self.actions, self.rng, self.max_grad_norm
             )
 
     def learners(self) -> dict[str, Learner]:

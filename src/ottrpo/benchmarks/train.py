@@ -80,7 +80,7 @@ def contenders(env_id: str) -> dict[str, Any]:
 
 def speed(agent: Any, updates: int) -> float:
     """Steps per second over ``updates`` updates."""
-    steps = updates * WORK["n_steps"]
+    steps: int = updates * WORK["n_steps"]
     began = time.perf_counter()
     agent.learn(steps, reset_num_timesteps=False)
     return steps / (time.perf_counter() - began)

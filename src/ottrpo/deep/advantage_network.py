@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .acting import BoxActions, FiniteActions
-from .networks import Architecture, Body, Linear
+from .networks import Architecture, Body, Linear, latent_size
 from .update import Batch, Learner, make_descend, start
 
 Array = Any
@@ -27,13 +27,13 @@ class _OfAction(eqx.Module):
     body: Body
     head: Linear
 
-    def __init__(self, architecture: Architecture, actions: BoxActions, key: Array) -> None:
-        body_key, head_key = jax.random.split(key)
-        with_action = replace(architecture, inputs=architecture.inputs + actions.size)
-        self.body = Body(with_action, architecture.value_layers, body_key)
-        inputs = with_action.inputs + len(with_action.images) * with_action.features_dim
-        latent = architecture.value_layers[-1] if architecture.value_layers else inputs
-        self.head = Linear(latent, 1, head_key, gain=1.0, ortho=architecture.ortho_init)
+    def __init__(
+        self, architecture: Architecture, actions: BoxActions, rng: np.random.Generator
+    ) -> None:
+        wider = replace(architecture, inputs=architecture.inputs + actions.size)
+        self.body = Body(wider, wider.value_layers, rng)
+        latent = latent_size(wider, wider.value_layers)
+        self.head = Linear(latent, 1, rng, gain=1.0, ortho=architecture.ortho_init)
 
     def __call__(self, flat: Array, images: tuple[Array, ...], action: Array) -> Array:
         return self.head(self.body(jnp.concatenate([flat, action], axis=-1), images))[:, 0]
@@ -45,13 +45,13 @@ class _OfState(eqx.Module):
     body: Body
     head: Linear
 
-    def __init__(self, architecture: Architecture, actions: FiniteActions, key: Array) -> None:
-        body_key, head_key = jax.random.split(key)
-        self.body = Body(architecture, architecture.value_layers, body_key)
-        inputs = architecture.inputs + len(architecture.images) * architecture.features_dim
-        latent = architecture.value_layers[-1] if architecture.value_layers else inputs
+    def __init__(
+        self, architecture: Architecture, actions: FiniteActions, rng: np.random.Generator
+    ) -> None:
+        self.body = Body(architecture, architecture.value_layers, rng)
+        latent = latent_size(architecture, architecture.value_layers)
         outputs = actions.factors * actions.choices
-        self.head = Linear(latent, outputs, head_key, gain=1.0, ortho=architecture.ortho_init)
+        self.head = Linear(latent, outputs, rng, gain=1.0, ortho=architecture.ortho_init)
 
     def __call__(self, flat: Array, images: tuple[Array, ...]) -> Array:
         return self.head(self.body(flat, images))
@@ -64,16 +64,15 @@ class AdvantageNetwork:
         self,
         architecture: Architecture,
         actions: BoxActions | FiniteActions,
-        seed: int,
+        rng: np.random.Generator,
         max_grad_norm: float,
     ) -> None:
-        key = jax.random.PRNGKey(seed)
         self._finite = isinstance(actions, FiniteActions)
         if isinstance(actions, FiniteActions):
-            network: Any = _OfState(architecture, actions, key)
+            network: Any = _OfState(architecture, actions, rng)
             self._choices = actions.choices
         else:
-            network = _OfAction(architecture, actions, key)
+            network = _OfAction(architecture, actions, rng)
         self.learner: Learner = start(network, max_grad_norm)
         self._descend = make_descend(_table_loss if self._finite else _point_loss, max_grad_norm)
 

@@ -10,6 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .activations import ACTIVATIONS
 
@@ -52,17 +53,18 @@ class Linear(eqx.Module):
     weight: Array
     bias: Array
 
-    def __init__(self, inputs: int, outputs: int, key: Array, *, gain: float, ortho: bool) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, rng: np.random.Generator, *, gain: float, ortho: bool
+    ) -> None:
         if ortho:
-            self.weight = jax.nn.initializers.orthogonal(gain)(key, (inputs, outputs), jnp.float32)
-            self.bias = jnp.zeros(outputs)
+            self.weight = jnp.asarray(_orthogonal(inputs, outputs, gain, rng))
+            self.bias = jnp.asarray(np.zeros(outputs, np.float32))
         else:
             bound = inputs**-0.5
-            weight_key, bias_key = jax.random.split(key)
-            self.weight = jax.random.uniform(
-                weight_key, (inputs, outputs), minval=-bound, maxval=bound
-            )
-            self.bias = jax.random.uniform(bias_key, (outputs,), minval=-bound, maxval=bound)
+            weight = rng.uniform(-bound, bound, (inputs, outputs))
+            self.weight = jnp.asarray(weight.astype(np.float32))
+            bias = rng.uniform(-bound, bound, outputs)
+            self.bias = jnp.asarray(bias.astype(np.float32))
 
     def __call__(self, x: Array) -> Array:
         """Apply it to the last axis."""
@@ -76,29 +78,32 @@ class ImageEncoder(eqx.Module):
     biases: tuple[Array, ...]
     output: Linear
 
+    SIZES = ((32, 8), (64, 4), (64, 3))  # outputs and kernel of each layer
     STRIDES = (4, 2, 1)
 
     def __init__(
-        self, shape: tuple[int, int, int], features: int, key: Array, *, ortho: bool
+        self,
+        shape: tuple[int, int, int],
+        features: int,
+        rng: np.random.Generator,
+        *,
+        ortho: bool,
     ) -> None:
-        sizes = ((32, 8), (64, 4), (64, 3))
-        keys = jax.random.split(key, 4)
         channels, height, width = shape
-        init = jax.nn.initializers.orthogonal(2**0.5) if ortho else jax.nn.initializers.he_uniform()
-        kernels = []
-        for (outputs, size), stride, layer_key in zip(sizes, self.STRIDES, keys[:3], strict=True):
+        kernels, biases = [], []
+        for (outputs, size), stride in zip(self.SIZES, self.STRIDES, strict=True):
             height, width = (height - size) // stride + 1, (width - size) // stride + 1
             if min(height, width) < 1:
                 raise ValueError(
                     f"images must be at least 36 by 36 pixels for CnnPolicy, got shape {shape}; "
                     "resize them with a wrapper, or use MlpPolicy"
                 )
-            flat = init(layer_key, (channels * size * size, outputs), jnp.float32)
-            kernels.append(flat.T.reshape(outputs, channels, size, size))
+            flat = Linear(channels * size * size, outputs, rng, gain=2**0.5, ortho=ortho)
+            kernels.append(flat.weight.T.reshape(outputs, channels, size, size))
+            biases.append(flat.bias)
             channels = outputs
-        self.kernels = tuple(kernels)
-        self.biases = tuple(jnp.zeros(outputs) for outputs, _ in sizes)
-        self.output = Linear(channels * height * width, features, keys[3], gain=2**0.5, ortho=ortho)
+        self.kernels, self.biases = tuple(kernels), tuple(biases)
+        self.output = Linear(channels * height * width, features, rng, gain=2**0.5, ortho=ortho)
 
     def __call__(self, image: Array) -> Array:
         """Features [r, f] of images [r, channels, h, w]."""
@@ -116,16 +121,17 @@ class Body(eqx.Module):
     layers: tuple[Linear, ...]
     activation: str = eqx.field(static=True)
 
-    def __init__(self, architecture: Architecture, hidden: tuple[int, ...], key: Array) -> None:
-        keys = jax.random.split(key, len(architecture.images) + len(hidden) + 1)
+    def __init__(
+        self, architecture: Architecture, hidden: tuple[int, ...], rng: np.random.Generator
+    ) -> None:
         ortho = architecture.ortho_init
         self.encoders = tuple(
-            ImageEncoder(shape, architecture.features_dim, keys[-1 - i], ortho=ortho)
-            for i, shape in enumerate(architecture.images)
+            ImageEncoder(shape, architecture.features_dim, rng, ortho=ortho)
+            for shape in architecture.images
         )
         sizes = (architecture.inputs + len(self.encoders) * architecture.features_dim, *hidden)
         self.layers = tuple(
-            Linear(sizes[i], sizes[i + 1], keys[i], gain=2**0.5, ortho=ortho)
+            Linear(sizes[i], sizes[i + 1], rng, gain=2**0.5, ortho=ortho)
             for i in range(len(hidden))
         )
         self.activation = architecture.activation
@@ -147,13 +153,11 @@ class Policy(eqx.Module):
     head: Linear
     log_std: Array | None
 
-    def __init__(self, architecture: Architecture, key: Array) -> None:
-        body_key, head_key = jax.random.split(key)
-        latent = _latent_size(architecture, architecture.policy_layers)
-        self.body = Body(architecture, architecture.policy_layers, body_key)
-        self.head = Linear(
-            latent, architecture.outputs, head_key, gain=0.01, ortho=architecture.ortho_init
-        )
+    def __init__(self, architecture: Architecture, rng: np.random.Generator) -> None:
+        latent = latent_size(architecture, architecture.policy_layers)
+        ortho = architecture.ortho_init
+        self.body = Body(architecture, architecture.policy_layers, rng)
+        self.head = Linear(latent, architecture.outputs, rng, gain=0.01, ortho=ortho)
         self.log_std = _initial_log_std(architecture, latent)
 
     def gaussian(self, flat: Array, images: tuple[Array, ...] = ()) -> tuple[Array, Array]:
@@ -181,11 +185,10 @@ class Value(eqx.Module):
     body: Body
     head: Linear
 
-    def __init__(self, architecture: Architecture, key: Array) -> None:
-        body_key, head_key = jax.random.split(key)
-        latent = _latent_size(architecture, architecture.value_layers)
-        self.body = Body(architecture, architecture.value_layers, body_key)
-        self.head = Linear(latent, 1, head_key, gain=1.0, ortho=architecture.ortho_init)
+    def __init__(self, architecture: Architecture, rng: np.random.Generator) -> None:
+        latent = latent_size(architecture, architecture.value_layers)
+        self.body = Body(architecture, architecture.value_layers, rng)
+        self.head = Linear(latent, 1, rng, gain=1.0, ortho=architecture.ortho_init)
 
     def __call__(self, flat: Array, images: tuple[Array, ...] = ()) -> Array:
         """Values [r]."""
@@ -198,13 +201,13 @@ class Networks(eqx.Module):
     policy: Policy
     value: Value
 
-    def __init__(self, architecture: Architecture, seed: int) -> None:
-        policy_key, value_key = jax.random.split(jax.random.PRNGKey(seed))
-        self.policy = Policy(architecture, policy_key)
-        self.value = Value(architecture, value_key)
+    def __init__(self, architecture: Architecture, rng: np.random.Generator) -> None:
+        self.policy = Policy(architecture, rng)
+        self.value = Value(architecture, rng)
 
 
-def _latent_size(architecture: Architecture, hidden: tuple[int, ...]) -> int:
+def latent_size(architecture: Architecture, hidden: tuple[int, ...]) -> int:
+    """Features that the head sees."""
     if hidden:
         return hidden[-1]
     return architecture.inputs + len(architecture.images) * architecture.features_dim
@@ -214,4 +217,16 @@ def _initial_log_std(architecture: Architecture, latent: int) -> Array | None:
     if architecture.log_std_init is None:
         return None
     shape = (latent, architecture.outputs) if architecture.use_sde else (architecture.outputs,)
-    return jnp.full(shape, architecture.log_std_init, dtype=jnp.float32)
+    return jnp.asarray(np.full(shape, architecture.log_std_init, np.float32))
+
+
+def _orthogonal(inputs: int, outputs: int, gain: float, rng: np.random.Generator) -> Array:
+    """A random matrix with orthogonal rows or columns of length ``gain``.
+
+    Drawn by NumPy: JAX would compile a program for every shape before training could start.
+    """
+    tall = rng.standard_normal((max(inputs, outputs), min(inputs, outputs)))
+    q, r = np.linalg.qr(tall)
+    q *= np.sign(np.diag(r))  # makes the draw uniform
+    weight = q if inputs >= outputs else q.T
+    return (gain * weight).astype(np.float32)
