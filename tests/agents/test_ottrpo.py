@@ -249,6 +249,15 @@ class TestTrustRegion:
             assert np.abs(policy).max() > 0
             assert not np.array_equal(before, fingerprint(trained))
 
+    def test_the_papers_way_freezes_and_says_so(self):
+        trained = agent(model="sample", update="ascent", radius=1e6, trust_region="paper")
+        before = trained.get_parameters()["agent.policy.head.weight"]
+        with pytest.warns(UserWarning, match="too large to bind"):
+            trained.learn(64)
+        assert trained.last_update["ot/multiplier"] == 0
+        assert trained.last_update["ot/inactive"] == 1
+        np.testing.assert_array_equal(before, trained.get_parameters()["agent.policy.head.weight"])
+
     def test_rewards_that_never_differ_are_no_reason_to_fail(self):
         class Flat(gym.Env):
             observation_space = spaces.Box(-1, 1, (1,))

@@ -37,12 +37,14 @@ class FiniteSteps:
         model: ``linear`` (unbiased one-sample gains) or ``sample`` (the advantage as it is);
             ``candidates`` with a learned advantage.
         update: ``regression`` or ``ascent``.
+        shrink: shrink a radius that binds nowhere, so that the update always has a direction.
     """
 
     cost: Cost
     actions: FiniteActions
     model: str
     update: str
+    shrink: bool = True
 
     def loss(self) -> PolicyLoss:
         """What the update minimises."""
@@ -89,7 +91,7 @@ class FiniteSteps:
         cost = self.cost
         if cost.depends_on_state:
             cost = TableCost(np.repeat(self._costs(batch), self.actions.factors, axis=0))
-        return finite_plan(probability, gain, allowed, cost, radius)
+        return finite_plan(probability, gain, allowed, cost, radius, shrink=self.shrink)
 
     def probabilities(self, batch: Experience) -> tuple[Floats, NDArray[np.bool_]]:
         """The acting policy [r, f, k] and which labels it was allowed."""
@@ -114,6 +116,8 @@ def finite_plan(
     allowed_rfk: NDArray[np.bool_],
     cost: Cost,
     radius: float,
+    *,
+    shrink: bool = True,
 ) -> Plan:
     """The optimal policy within the radius, and the regularised worth of each action."""
     shape = probability_rfk.shape
@@ -122,7 +126,7 @@ def finite_plan(
     )
     occupancy_s = np.full(len(policy_sa), 1.0 / shape[0])
     finite = finite_problem(policy_sa, occupancy_s, gain_sa, cost, radius, allowed_sa)
-    solution, radius, inactive = solve_binding(finite.dual)
+    solution, radius, inactive = solve_binding(finite.dual, shrink=shrink)
     maps = [(solution.nearest_r, solution.split), (solution.farthest_r, 1.0 - solution.split)]
     cost_sab = cost_table(cost, len(policy_sa), shape[2])
     score_sb = np.where(allowed_sa, gain_sa, -np.inf)

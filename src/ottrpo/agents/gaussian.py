@@ -50,6 +50,7 @@ class GaussianSteps:
         std_moves: whether σ(s) may change at all (annealed, learnt or state-dependent).
         n_candidates: sampled targets per state (``candidates``).
         n_sources: sampled sources per state (``candidates``); 0: the mean is the source.
+        shrink: shrink a radius that binds nowhere, so that the update always has a direction.
     """
 
     cost: Cost
@@ -60,6 +61,7 @@ class GaussianSteps:
     std_moves: bool
     n_candidates: int
     n_sources: int
+    shrink: bool = True
 
     def __post_init__(self) -> None:
         if self.model == "linear" and self.metric is None:
@@ -125,7 +127,8 @@ class GaussianSteps:
             action = np.where(advantage_r[:, None] >= 0, action, 2.0 * mean - action)
         candidate_rkd = np.stack([mean, action], axis=1)
         noise = np.zeros((len(mean), 1, self.size))
-        return candidates_plan(problem, candidate_rkd, noise, self._state(batch))
+        state_rows = self._state(batch)
+        return candidates_plan(problem, candidate_rkd, noise, state_rows, shrink=self.shrink)
 
     def _network_plan(
         self,
@@ -158,7 +161,8 @@ class GaussianSteps:
             state_r=None if state is None else np.repeat(state, sources, axis=0),
         )
         with_source = np.concatenate([source.reshape(-1, 1, self.size), spread_rkd], axis=1)
-        return candidates_plan(problem, with_source, noise, self._state(batch))
+        state_rows = self._state(batch)
+        return candidates_plan(problem, with_source, noise, state_rows, shrink=self.shrink)
 
     def _s(self, batch: Experience) -> Array | None:
         return batch.state if self.cost.depends_on_state else None
@@ -239,14 +243,19 @@ def linear_plan(
 
 
 def candidates_plan(
-    problem: DualProblem, candidate_rkd: Floats, noise_sjd: Floats, state: dict[str, Any]
+    problem: DualProblem,
+    candidate_rkd: Floats,
+    noise_sjd: Floats,
+    state: dict[str, Any],
+    *,
+    shrink: bool = True,
 ) -> Plan:
     """Solve a candidate problem whose rows are the sources j of the states s, in that order.
 
     The targets are those of the nearest and the farthest map, with shares t* and 1 − t*. Source j
     of a state is its mean plus σ times ``noise_sjd``.
     """
-    solution, radius, inactive = solve_binding(problem)
+    solution, radius, inactive = solve_binding(problem, shrink=shrink)
     row = np.arange(problem.rows)
     near, far = candidate_rkd[row, solution.nearest_r], candidate_rkd[row, solution.farthest_r]
     leading = noise_sjd.shape[:2]

@@ -5,6 +5,7 @@
 `OTTRPO.train` is Algorithm 1 of the paper.
 """
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, final
 
@@ -67,7 +68,8 @@ class OTTRPO(DeepAgent):
         n_candidates: sampled target actions per state for ``candidates``.
         n_sources: sampled source actions per state for ``candidates``; 0: the Gaussian's mean.
         trust_region: ``exact``: step back until the realised discrepancy between old and new
-            policy on the visited states is at most the radius; ``paper``: do not.
+            policy on the visited states is at most the radius, and shrink a radius that is too
+            large to bind; ``paper``: neither.
         learn_std: let the standard deviation move too (``linear``, or ``n_sources`` above 0).
         log_std_final: anneal the logarithm of the standard deviation to this value.
         noise_color: exponent of the power spectrum of a Gaussian's noise over time: 0 white, 1
@@ -209,6 +211,7 @@ class OTTRPO(DeepAgent):
                 std_moves=moves_std or self.use_sde,
                 n_candidates=self.n_candidates,
                 n_sources=self.n_sources,
+                shrink=self.trust_region == "exact",
             )
         coloured = self.noise_color is not None and self.noise_color != 0
         if moves_std or self.model == "antithetic" or self.n_sources or coloured:
@@ -216,7 +219,13 @@ class OTTRPO(DeepAgent):
                 "learn_std, log_std_final, n_sources, noise_color and model 'antithetic' need "
                 f"actions in a Box, got {self.action_space}"
             )
-        return FiniteSteps(cost, actions, self.model, self.update or "ascent")
+        return FiniteSteps(
+            cost,
+            actions,
+            self.model,
+            self.update or "ascent",
+            shrink=self.trust_region == "exact",
+        )
 
     # ------------------------------------------------------------------ Algorithm 1
 
@@ -246,7 +255,14 @@ class OTTRPO(DeepAgent):
         """Step 4: the dual, solved exactly."""
         typical = self._steps.typical_cost(batch)
         radius = self._radius(self._current_progress_remaining, typical)
-        return self._steps.plan(batch, advantage, radius, self._network, self.rng)
+        plan = self._steps.plan(batch, advantage, radius, self._network, self.rng)
+        if plan.inactive and self.trust_region == "paper":
+            warnings.warn(
+                f"the radius {radius:.3g} is too large to bind (multiplier 0): in the paper's way "
+                "the policy may not move at all; trust_region='exact' shrinks it",
+                stacklevel=2,
+            )
+        return plan
 
     def _move(self, batch: Experience, plan: Plan) -> dict[str, Any]:
         """Step 5: gradient descent of all epochs and minibatches, as one compiled program."""

@@ -19,7 +19,7 @@ class Plan:
     Attributes:
         solution: of the dual.
         radius: the radius that was used.
-        inactive: the asked radius was too large to bind and was shrunk until it did.
+        inactive: the asked radius was too large to bind; unless told not to, it was shrunk.
         rows: arrays for the loss, rows first.
         split_mass: share of the weight whose nearest and farthest targets differ.
         active_fraction: share of the weight that moves.
@@ -35,17 +35,17 @@ class Plan:
     dual_gap: float
 
 
-def solve_binding(problem: DualProblem) -> tuple[DualSolution, float, bool]:
-    """Solve the dual; if the radius binds nowhere, shrink it until it does.
+def solve_binding(problem: DualProblem, *, shrink: bool = True) -> tuple[DualSolution, float, bool]:
+    """Solve the dual; if the radius binds nowhere and ``shrink`` is set, shrink it until it does.
 
     At multiplier 0 the regularised advantage is flat in the policy, and gradient ascent would
     stop for good. A radius of half of what the unconstrained plan spends always binds.
 
     Returns:
-        the solution, the radius it belongs to, and whether the radius had to be shrunk.
+        the solution, the radius it belongs to, and whether the asked radius was inactive.
     """
     solution = solve_dual(problem)
-    if solution.binding or solution.spent == 0:
+    if solution.binding or solution.spent == 0 or not shrink:
         return solution, problem.radius, not solution.binding
     radius = BINDING_SHARE * solution.spent
     shrunk = DualProblem(

@@ -3,6 +3,7 @@
 Environments are not part of it: whoever wants to continue a run exactly captures those as well.
 """
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -85,6 +86,8 @@ def restore(agent: Any, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> N
     agent.rng.bit_generator.state = data["rng"]
     agent._predict_rng.bit_generator.state = data["predict_rng"]
     agent.last_update = dict(data["last_update"])
+    agent.ep_info_buffer = deque(data["episodes"], maxlen=agent._stats_window_size)
+    agent.ep_success_buffer = deque(maxlen=agent._stats_window_size)
 
 
 def last_observation(arrays: Mapping[str, Any]) -> Encoded | None:
