@@ -121,7 +121,7 @@ class TabularSettings(EstimationSettings):
     radius: float | Schedule = 0.02
     cost: Cost = field(default_factory=Binary)
     episodes_per_update: int = 1
-    steps_per_update: int = 2_000
+    steps_per_update: int = 4_000
     masks: bool = False
     step_cap: int | None = None
 
