@@ -24,7 +24,7 @@ from ottrpo.tabular import TabularOTTRPO
 from ottrpo.tabular.problem import streams
 
 ENVIRONMENTS = {
-    "CliffWalking-v1": {"radius": 0.05, "steps_per_update": 4_000},
+    "CliffWalking-v1": {"radius": 0.05, "steps_per_update": 8_000},
     "Taxi-v4": {"discount": 0.9, "steps_per_update": 16_000},
 }
 TRAINING_STEPS = {"CliffWalking-v1": 200_000, "Taxi-v4": 1_000_000}

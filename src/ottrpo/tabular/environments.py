@@ -30,7 +30,7 @@ TRANSPARENT_WRAPPERS = (
     wrappers.TimeLimit,
 )
 # Steps of the real environment that are looked up in its table before the table is believed.
-TABLE_CHECK_STEPS = 200
+TABLE_CHECK_STEPS = 50
 
 
 def as_problem(
