@@ -21,6 +21,7 @@ VERBS = {
     "train": ("ottrpo.cli.train", "Train", "train an agent on an environment"),
     "evaluate": ("ottrpo.cli.evaluate", "Evaluate", "evaluate a trained agent"),
     "reproduce": ("ottrpo.cli.reproduce", "Reproduce", "run a study: many runs, one table"),
+    "report": ("ottrpo.cli.report", "Report", "the scores of studies, from their results alone"),
     "solve": ("ottrpo.cli.solve", "Solve", "solve a trust-region problem from a JSON file"),
     "list": ("ottrpo.cli.listing", "List", "costs, agents, environments, studies, benchmarks"),
     "bench": ("ottrpo.cli.bench", "Bench", "measure speed against the alternatives"),

@@ -12,8 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev, stdev
 
+import numpy as np
+
 from ottrpo.experiments.protocol import LAST_TENTH
 from ottrpo.experiments.published import trained_score
+
+from .statistics import REPORT_SEED, bootstrap_interval, interquartile_mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +25,7 @@ class CellScore:
     """The score of one cell of a study, acting in one way.
 
     Attributes:
+        cell: its name in the study.
         environment: its id.
         agent: its name.
         label: of the cell.
@@ -28,6 +33,8 @@ class CellScore:
         mean: over seeds.
         std_seeds: standard deviation of the seeds' scores.
         std_time: standard deviation over time of the mean curve, within the last tenth.
+        iqm: interquartile mean over seeds.
+        interval: 95 % bootstrap interval of the interquartile mean.
         lowest: score of the worst seed.
         highest: score of the best seed.
         seeds: how many.
@@ -35,6 +42,7 @@ class CellScore:
         paper: what the paper prints for this agent and environment, if anything.
     """
 
+    cell: str
     environment: str
     agent: str
     label: str
@@ -42,6 +50,8 @@ class CellScore:
     mean: float
     std_seeds: float
     std_time: float
+    iqm: float
+    interval: tuple[float, float]
     lowest: float
     highest: float
     seeds: int
@@ -65,6 +75,7 @@ def study_scores(folder: Path) -> list[CellScore]:
                 scores.append(
                     _score(
                         returns,
+                        name,
                         environment=cell["environment"],
                         agent=cell["agent"],
                         label=cell["label"] or cell["config"],
@@ -74,6 +85,12 @@ def study_scores(folder: Path) -> list[CellScore]:
                     )
                 )
     return scores
+
+
+def missing_cells(folder: Path) -> list[str]:
+    """The cells of a study that have no finished run."""
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    return [name for name in manifest["cells"] if not (folder / f"{name}.csv").exists()]
 
 
 def violations(folder: Path) -> dict[str, tuple[int, int]]:
@@ -106,6 +123,7 @@ def _last_tenth(
 
 def _score(
     returns: dict[int, dict[int, float]],
+    cell: str,
     *,
     environment: str,
     agent: str,
@@ -118,6 +136,7 @@ def _score(
     common = set.intersection(*(set(marks) for marks in returns.values()))
     curve = [fmean(marks[mark] for marks in returns.values()) for mark in sorted(common)]
     return CellScore(
+        cell=cell,
         environment=environment,
         agent=agent,
         label=label,
@@ -125,6 +144,8 @@ def _score(
         mean=fmean(by_seed),
         std_seeds=stdev(by_seed) if len(by_seed) > 1 else 0.0,
         std_time=pstdev(curve) if curve else 0.0,
+        iqm=interquartile_mean(by_seed),
+        interval=bootstrap_interval(by_seed, rng=np.random.default_rng(REPORT_SEED)),
         lowest=min(by_seed),
         highest=max(by_seed),
         seeds=len(by_seed),

@@ -1,0 +1,66 @@
+"""`ottrpo report` reads results and nothing else."""
+
+import json
+import shutil
+
+import pytest
+
+from ottrpo.cli import main
+
+CELL = {"environment": "Hopper-v5", "agent": "ottrpo", "config": "default", "label": ""}
+
+
+@pytest.fixture
+def results(tmp_path):
+    folder = tmp_path / "results" / "control"
+    folder.mkdir(parents=True)
+    cells = {
+        "here": CELL | {"trained_steps": 100},
+        "Swimmer-v5__ottrpo__default": CELL | {"trained_steps": None},
+    }
+    (folder / "manifest.json").write_text(json.dumps({"cells": cells}))
+    lines = ["seed,mark,timestep,deterministic,train_seconds,returns"]
+    lines += [
+        f"{seed},100,100,{d},1,{10 * seed + d} {10 * seed + d}" for seed in range(4) for d in (1, 0)
+    ]
+    (folder / "here.csv").write_text("\n".join(lines) + "\n")
+    (folder / "runs.csv").write_text(
+        "cell,seed,steps,updates,violations,train_seconds\n"
+        + "".join(f"here,{seed},100,10,{seed},1\n" for seed in range(4))
+    )
+    return tmp_path / "results"
+
+
+def test_numbers_for_machines(results, capsys):
+    assert main(["report", "--results", str(results), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["control"]["Hopper-v5"]["ottrpo"]["default"]
+    assert (found["mean"], found["seeds"], found["actions"]) == (16.0, 4, "deterministic")
+    assert found["iqm"] == 16.0
+    assert found["ci_low"] <= found["iqm"] <= found["ci_high"]
+    assert {"std_seeds", "std_time"} <= set(found)
+    assert found["sampled"]["mean"] == 15.0
+
+
+def test_a_table_for_people(results, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["report", "control", "--results", str(results)]) == 0
+    told = capsys.readouterr().out
+    assert "Hopper-v5" in told
+    assert "2,939" in told  # the paper's
+    assert "15.0 %" in told  # 6 of 40 updates exceeded the radius
+    assert "no finished run" in told
+
+
+@pytest.mark.parametrize("breakage", ["study", "folder", "manifest"])
+def test_mistakes_get_one_line(results, capsys, breakage):
+    arguments = ["report", "--results", str(results)]
+    if breakage == "study":
+        arguments.insert(1, "contrl")
+    if breakage == "folder":
+        shutil.rmtree(results)
+    if breakage == "manifest":
+        (results / "control" / "manifest.json").write_text("{")
+    assert main(arguments) == 2
+    told = capsys.readouterr().err.strip().splitlines()
+    assert len(told) == 1
+    assert told[0].startswith("ottrpo: ")
