@@ -119,6 +119,10 @@ def test_other_contents_are_refused(trained, tmp_path):
 def test_settings_can_be_replaced_on_loading(trained, tmp_path):
     trained.save(tmp_path / "agent")
     assert OTTRPO.load(tmp_path / "agent", gamma=0.5).gamma == 0.5
+    zoo = {"learning_rate": 0.0, "lr_schedule": lambda _: 0.0}  # what RL-Zoo hands over
+    assert OTTRPO.load(tmp_path / "agent", custom_objects=zoo).lr_schedule(1.0) == 0.0
+    with pytest.raises(ValueError, match="'clip_range' is not a setting"):
+        OTTRPO.load(tmp_path / "agent", clip_range=0.2)
     with pytest.raises(ValueError, match="spaces do not match"):
         OTTRPO.load(tmp_path / "agent", env="Pendulum-v1")
 

@@ -554,7 +554,8 @@ class DeepAgent(BaseAlgorithm):
             path: the file, or the directory of a run.
             env: to go on learning in.
             device: where to compute.
-            custom_objects: replacements for saved settings, by name.
+            custom_objects: replacements for saved settings; names that were not saved are
+                ignored.
             print_system_info: not supported.
             force_reset: reset the environment when learning goes on.
             settings: replacements for saved settings.
@@ -564,7 +565,13 @@ class DeepAgent(BaseAlgorithm):
         arrays, data = bundle.read(path)
         if data["agent"] != cls.__name__:
             raise ValueError(f"{path} holds a {data['agent']}, not a {cls.__name__}")
-        keywords = data["settings"] | (custom_objects or {}) | settings
+        saved = data["settings"]
+        unknown = sorted(set(settings) - set(saved))
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is not a setting; known: {', '.join(saved)}")
+        # as in SB3, custom objects stand in for what was saved and are else ignored
+        replaced = {key: value for key, value in (custom_objects or {}).items() if key in saved}
+        keywords = saved | replaced | settings
         agent = cls(data["policy"], None, device=device, _init_setup_model=False, **keywords)
         agent.observation_space = space_from_data(data["observation_space"])
         agent.action_space = space_from_data(data["action_space"])
