@@ -72,10 +72,11 @@ def test_every_mark_is_evaluated_by_the_first_update_that_passes_it(counting, tm
     assert score(evaluations, 1000, deterministic=False).mean == sum(last) / 10
 
 
-def test_an_update_that_passes_several_marks_is_evaluated_once(counting, tmp_path):
-    _, _, directory, _ = trained(tmp_path, overrides=["stride=400"])
+def test_an_update_that_passes_several_marks_is_evaluated_for_each(counting, tmp_path):
+    _, agent, directory, _ = trained(tmp_path, overrides=["stride=400"])
     timesteps = [(e["mark"], e["timestep"]) for e in directory.evaluations()]
-    assert timesteps == [(400, 400), (800, 800), (1000, 1200)]
+    assert timesteps == [(m, 400 * -(-m // 400)) for m in range(10, 1001, 10)]
+    assert len(set(agent.evaluation_seeds)) == 100
 
 
 def test_an_agent_that_stops_early_is_still_evaluated_at_the_end(counting, tmp_path, monkeypatch):

@@ -147,9 +147,11 @@ class _Recorder:
         passed = [mark for mark in self._marks if mark <= timestep]
         if timestep >= self._next_log:
             self._log(agent)
-        if passed:
-            self._marks = self._marks[len(passed) :]
-            self._evaluate(agent, passed[-1])
+        # an update that passes several marks is evaluated for each: scores keep their ten
+        # evaluations in the last tenth, however long the updates are
+        for mark in passed:
+            self._evaluate(agent, mark)
+        self._marks = self._marks[len(passed) :]
         self._watch.update(timestep)
         return True
 
