@@ -69,9 +69,9 @@ def terminal_table(study: str, folder: Path) -> "Table":
             score.agent,
             score.label,
             "deterministic" if score.deterministic else "sampled",
-            *(f"{x:,.1f}" for x in (score.mean, score.std_seeds, score.std_time, score.iqm)),
-            f"{score.interval[0]:,.1f} to {score.interval[1]:,.1f}",
-            f"{score.lowest:,.1f}",
+            *map(number, (score.mean, score.std_seeds, score.std_time, score.iqm)),
+            f"{number(score.interval[0])} to {number(score.interval[1])}",
+            number(score.lowest),
             str(score.seeds),
             f"{100 * count / updates:.1f} %" if updates else "-",
             "-" if score.paper is None else f"{score.paper:,.0f}",
@@ -79,6 +79,16 @@ def terminal_table(study: str, folder: Path) -> "Table":
     for name in missing_cells(folder):
         table.add_row(*name.split("__"), "no finished run")
     return table
+
+
+def number(value: float) -> str:
+    """A score with the digits that matter at its size.
+
+    >>> number(3225.31), number(-13.0), number(0.8541)
+    ('3,225.3', '-13.00', '0.854')
+    """
+    digits = 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
+    return f"{value:,.{digits}f}"
 
 
 def markdown_table(scores: Sequence[CellScore]) -> str:
@@ -93,12 +103,12 @@ def markdown_table(scores: Sequence[CellScore]) -> str:
     for both in by_cell.values():
         first = both.get(True) or both[False]
         shown = [
-            f"{both[d].mean:,.1f} ± {both[d].std_seeds:,.1f}" if d in both else "-"
+            f"{number(both[d].mean)} ± {number(both[d].std_seeds)}" if d in both else "-"
             for d in (True, False)
         ]
         paper = "-" if first.paper is None else f"{first.paper:,.0f}"
         lines.append(
             f"| {first.environment} | {first.agent}, {first.label} | {shown[0]} | {shown[1]} "
-            f"| {first.lowest:,.1f} | {first.seeds} | {paper} |"
+            f"| {number(first.lowest)} | {first.seeds} | {paper} |"
         )
     return "\n".join(lines) + "\n"
