@@ -7,6 +7,7 @@ simplex. What is finished is skipped, so a study can be stopped and started agai
 """
 
 import json
+import math
 import multiprocessing
 import shutil
 import sys
@@ -22,6 +23,7 @@ import numpy as np
 
 from ottrpo.core import audit
 from ottrpo.core.checks import require
+from ottrpo.tabular.planning import capped_return
 from ottrpo.threads import default_to_one_thread
 
 from .grid import Cell, GridStudy, collect, read_study, write_csv
@@ -50,6 +52,7 @@ class Audits:
         pot_checked: updates that POT looked at.
         pot_violations: those of them that exceeded the radius.
         pot_worst_difference: between POT's discrepancy and the one the agent reported, relative.
+        exact_return: expected return of an episode of the trained policy, computed, not sampled.
     """
 
     updates: int = 0
@@ -60,6 +63,7 @@ class Audits:
     pot_checked: int = 0
     pot_violations: int = 0
     pot_worst_difference: float = 0.0
+    exact_return: float = math.nan
 
 
 @final
@@ -185,6 +189,7 @@ def _train_one(job: Job) -> str | None:
             # some readings never reach the goal; their scores say so
             warnings.filterwarnings("ignore", message="all .* stopped at the cap")
             train(spec, agent, RunDirectory.create(path, manifest(spec)), auditor)
+        auditor.found.exact_return = capped_return(agent.problem, agent.policy_sa)
         (path / AUDIT).write_text(json.dumps(asdict(auditor.found)) + "\n", encoding="utf-8")
     except Exception as error:
         return f"{cell.name} seed {seed} failed: {type(error).__name__}: {error}"
