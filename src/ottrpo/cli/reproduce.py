@@ -79,3 +79,8 @@ def _tell(folder: Path) -> None:
             "" if cell.paper is None else f"{cell.paper:,.0f}",
         )
     console.print(table)
+    if (folder / "audits.csv").is_file():
+        from ottrpo.reports.tabular import write_study
+
+        for path in write_study(folder):
+            console.print(f"written: {path}", markup=False, highlight=False)
