@@ -49,6 +49,7 @@ def deep(**fixed):
 
 
 FAST = {"learning_rate": 3e-3, "n_steps": 256, "batch_size": 64}
+BANDIT = {"radius": 0.1, "discount": 0.0, "learning_rate": 0.1, "steps_per_update": 1000}
 AGENTS = [
     Case("ottrpo", deep(), {REACH: 6000, MATCH: 6000}, 192, FAST, vectors=True),
     Case(
@@ -59,9 +60,9 @@ AGENTS = [
         FAST,
         vectors=True,
     ),
-    Case("tabular-ottrpo", TabularOTTRPO, {MATCH: 40_000}, 4000, {"radius": 0.2}),
+    Case("tabular-ottrpo", TabularOTTRPO, {MATCH: 40_000}, 10_000, BANDIT),
     # one map with ties broken by index leaves a label unlearnt here; moving all of them does not
-    Case("wpo", WPO, {MATCH: 40_000}, 4000, {"radius": 0.2, "tie": "move"}, keeps_region=False),
+    Case("wpo", WPO, {MATCH: 40_000}, 10_000, BANDIT | {"tie": "move"}, keeps_region=False),
 ]
 every_agent = pytest.mark.parametrize("case", AGENTS, ids=lambda case: case.name)
 
