@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from ottrpo.core.checks import Floats
 
@@ -134,6 +135,7 @@ def _draw_family(axes: Any, folder: Path, members: Sequence[tuple[str, str]]) ->
         lowest = min(lowest, float(mean_t.min()))
     if lowest < -100:  # returns run from minus thousands to a handful: show both ends
         axes.set_yscale("symlog", linthresh=20)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlabel("environment steps")
     axes.set_ylabel("return of an episode")
     axes.legend(frameon=False, fontsize=7)
