@@ -33,6 +33,12 @@ def test_python_examples_run(page):
     assert doctest.testfile(str(page), module_relative=False).failed == 0
 
 
+def test_the_index_names_every_page():
+    index = (ROOT / "docs" / "README.md").read_text()
+    pages = {page.name for page in ROOT.glob("docs/*.md")} - {"README.md"}
+    assert pages == set(re.findall(r"\]\((\w+\.md)\)", index))
+
+
 def test_the_readme_has_examples():
     assert (ROOT / "README.md").read_text().count(">>>") >= 5
 
