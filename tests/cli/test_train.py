@@ -1,4 +1,5 @@
 import json
+import warnings
 
 import pytest
 
@@ -81,3 +82,14 @@ def test_a_mistake_leaves_nothing_behind(counting, arguments, told, tmp_path, ca
     assert told in captured.err
     assert captured.err.count("\n") == 1
     assert not out.exists()
+
+
+def test_a_goal_that_was_never_reached_is_told_in_one_line(tmp_path, capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert main(["train", "Taxi-v4", "--steps", "300", "--out", str(tmp_path / "run")]) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if line]
+    assert told == [
+        "ottrpo: all 2 episodes of Taxi-v4 stopped at the cap of 200 steps, none ended by itself: "
+        "a terminal state can be reached, train longer"
+    ]

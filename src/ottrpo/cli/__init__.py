@@ -7,7 +7,9 @@ module is loaded only when its verb is used, so that ``ottrpo --help`` answers a
 
 import sys
 import traceback
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 
@@ -34,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     default_to_one_thread()
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(arguments)
+        with _warnings_in_one_line():
+            return _run(arguments)
     except Mistake as mistake:
         print(f"ottrpo: {mistake}", file=sys.stderr)
         return 2
@@ -48,6 +51,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         print(f"ottrpo: unexpected {type(error).__name__}: {error}", file=sys.stderr)
         return 1
+
+
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Print warnings as lines of ours, without the place in the code that gave them."""
+    python_way = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_, **__: f"ottrpo: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = python_way
 
 
 def _run(arguments: list[str]) -> int:

@@ -28,7 +28,7 @@ class TabularOTTRPO(TabularAgent):
     solves the dual exactly and moves the policy by the optimal transport plan, which spends the
     radius to the last digit and never more (cor:dual-discrete).
 
-    >>> agent = TabularOTTRPO("CliffWalking-v1", seed=0).learn(20_000)
+    >>> agent = TabularOTTRPO("CliffWalking-v1", seed=0).learn(200_000)
     >>> agent.evaluate(episodes=2, deterministic=True)
     array([-13., -13.])
 

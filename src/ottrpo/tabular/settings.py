@@ -30,8 +30,8 @@ class LinearSchedule:
 
     Called, like every schedule, with the share of training that remains: 1 at first, 0 at last.
 
-    >>> LinearSchedule(0.1, 0.01)(0.5)
-    0.055
+    >>> LinearSchedule(0.5, 0.25)(0.5)
+    0.375
     """
 
     start: float
