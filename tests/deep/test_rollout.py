@@ -118,3 +118,26 @@ def test_layouts_flatten_what_they_should():
     assert observation_layout(space, convolve=False).features == 14 + 4800
     with pytest.raises(ValueError, match=r"Tuple.* is not supported; allowed: Box"):
         observation_layout(spaces.Tuple([spaces.Discrete(2)]), convolve=False)
+
+
+@pytest.mark.parametrize("settings", [{"normalize_reward": False}, {"learning_rate": 1e38}])
+def test_an_update_that_overflows_is_taken_back(settings):
+    value = 1e300 if "normalize_reward" in settings else 1.0
+    agent = OTTRPO(
+        "MlpPolicy",
+        Broken("reward", value),
+        n_steps=16,
+        seed=0,
+        trust_region="paper",
+        **settings,
+    )
+    before = agent.get_parameters()
+    with pytest.raises(ValueError, match="finite"):
+        agent.learn(64)
+    for name, array in agent.get_parameters().items():
+        assert np.isfinite(array).all(), name
+    assert np.isfinite(agent.predict(np.zeros(2))[0]).all()
+    if "normalize_reward" in settings:
+        for name, array in agent.get_parameters().items():
+            np.testing.assert_array_equal(array, before[name])
+        assert agent.observation_normaliser.moments.count == 0

@@ -6,7 +6,7 @@ those of `ottrpo.deep`. An agent adds `train`: what it learns from a rollout.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, ClassVar, Literal, Self
@@ -30,8 +30,16 @@ from ottrpo.deep.gae import generalised_advantage
 from ottrpo.deep.networks import Architecture, Networks
 from ottrpo.deep.normaliser import ObservationNormaliser, RewardNormaliser, RunningMoments
 from ottrpo.deep.observations import Encoded, observation_layout
-from ottrpo.deep.rollout import Rollout, SingleSource, Source, Step, VectorSource, collect
-from ottrpo.deep.update import Learner, start
+from ottrpo.deep.rollout import (
+    NonFiniteError,
+    Rollout,
+    SingleSource,
+    Source,
+    Step,
+    VectorSource,
+    collect,
+)
+from ottrpo.deep.update import Learner, all_finite, start
 from ottrpo.envs import catalogue
 
 from . import bundle, state
@@ -297,13 +305,34 @@ class DeepAgent(BaseAlgorithm):
         """Learn from a rollout and return what to log."""
 
     def _train_and_record(self, rollout: Rollout) -> None:
-        with runtime.on(self.jax_device):
-            self.last_update = self.train(rollout)
+        before = (
+            self.learners(),
+            copy(self.observation_normaliser),
+            deepcopy(self.reward_normaliser),
+        )
+        try:
+            with runtime.on(self.jax_device):
+                update = self.train(rollout)
+            self._refuse_non_finite()
+        except Exception:  # whatever happened: no half-trained agent is left behind
+            self.set_learners(before[0])
+            self.observation_normaliser, self.reward_normaliser = before[1:]
+            raise
+        self.last_update = update
         self._n_updates += 1
         self._predictors.clear()
         for key, value in self.last_update.items():
             self.logger.record(key, value)
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+
+    def _refuse_non_finite(self) -> None:
+        for name, learner in self.learners().items():
+            if not all_finite(learner):
+                raise NonFiniteError(
+                    f"the update of {name!r} at step {self.num_timesteps} gave parameters that are "
+                    "not finite; the agent is as it was before it. Rewards of a huge magnitude or "
+                    "a learning rate that is too large can do this"
+                )
 
     def collect_rollout(self, callback: BaseCallback | None) -> Rollout | None:
         """Act for ``n_steps`` steps in every environment; ``None`` if a callback said stop."""
@@ -367,9 +396,11 @@ class DeepAgent(BaseAlgorithm):
         images = tuple(_merged(image) for image in rollout.images)
         value = self._values(flat, images).reshape(steps + 1, rows)
         next_value = value[1:].copy()
-        for (t, n), final in rollout.final.items():
-            final_flat = self.observation_normaliser(final.flat)
-            next_value[t, n] = self._values(final_flat, final.images)[0]
+        if rollout.final:
+            where, finals = zip(*rollout.final.items(), strict=True)
+            final_flat = self.observation_normaliser(np.concatenate([f.flat for f in finals]))
+            final_images = tuple(map(np.concatenate, zip(*(f.images for f in finals), strict=True)))
+            next_value[tuple(np.transpose(where))] = self._values(final_flat, final_images)
         advantage = generalised_advantage(
             self.reward_normaliser(rollout.reward, rollout.done),
             value[:-1],

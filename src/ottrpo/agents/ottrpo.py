@@ -20,7 +20,7 @@ from ottrpo.deep.acting import BoxActions, FiniteActions
 from ottrpo.deep.advantage_network import AdvantageNetwork
 from ottrpo.deep.losses import actor_critic_loss
 from ottrpo.deep.region import between, largest_share
-from ottrpo.deep.rollout import Rollout
+from ottrpo.deep.rollout import NonFiniteError, Rollout
 from ottrpo.deep.update import Learner, make_descend, minibatches
 
 from .base import DeepAgent, Experience, at_least, one_of
@@ -242,8 +242,15 @@ class OTTRPO(DeepAgent):
     def _advantage(self, batch: Experience) -> Array:
         """The advantages of the actions taken; a learned advantage is fitted to them."""
         advantage = batch.advantage
+        with np.errstate(over="ignore", invalid="ignore"):  # told in our own words
+            spread = advantage.std()
+        if not np.isfinite(spread):
+            raise NonFiniteError(
+                f"the advantages at step {self.num_timesteps} are not finite: the rewards or the "
+                "values are too large; scale the rewards, or leave normalize_reward on"
+            )
         if self.normalize_advantage:  # once, here: the dual and the loss must see the same numbers
-            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+            advantage = (advantage - advantage.mean()) / (spread + 1e-8)
         if self._network is not None:
             rows: dict[str, Any] = {"flat": batch.flat, "images": batch.images}
             rows |= {key: batch.drawn[key] for key in ("action", "label") if key in batch.drawn}

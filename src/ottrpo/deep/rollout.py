@@ -14,7 +14,7 @@ Array = Any
 
 
 class NonFiniteError(ValueError):
-    """An environment returned NaN or infinity; nothing was learnt from it."""
+    """Something was NaN or infinite; the agent is as it was before."""
 
 
 @dataclass(frozen=True)

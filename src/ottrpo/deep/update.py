@@ -36,6 +36,16 @@ def start(networks: Any, max_grad_norm: float) -> Learner:
     return Learner(networks, optimiser(max_grad_norm).init(eqx.filter(networks, eqx.is_array)))
 
 
+@eqx.filter_jit
+def _all_finite(arrays: Any) -> Array:
+    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(arrays)]).all()
+
+
+def all_finite(learner: Learner) -> bool:
+    """Whether every parameter and every moment is a finite number."""
+    return bool(_all_finite(eqx.filter(learner, eqx.is_array)))
+
+
 def minibatches(
     rows: int, batch_size: int, epochs: int, rng: np.random.Generator
 ) -> tuple[Array, Array]:
