@@ -305,18 +305,15 @@ class DeepAgent(BaseAlgorithm):
         """Learn from a rollout and return what to log."""
 
     def _train_and_record(self, rollout: Rollout) -> None:
-        before = (
-            self.learners(),
-            copy(self.observation_normaliser),
-            deepcopy(self.reward_normaliser),
-        )
+        learners = self.learners()
+        normalisers = deepcopy((self.observation_normaliser, self.reward_normaliser))
         try:
             with runtime.on(self.jax_device):
                 update = self.train(rollout)
             self._refuse_non_finite()
         except Exception:  # whatever happened: no half-trained agent is left behind
-            self.set_learners(before[0])
-            self.observation_normaliser, self.reward_normaliser = before[1:]
+            self.set_learners(learners)
+            self.observation_normaliser, self.reward_normaliser = normalisers
             raise
         self.last_update = update
         self._n_updates += 1
