@@ -38,6 +38,8 @@ class Entry:
         max_episode_steps: our cap where Gymnasium registers none; None keeps Gymnasium's.
         difference: what differs from the retired ids, in words.
         grid: how to draw a policy; None if states are no grid.
+        optimum: the largest expected return of an episode, step cap included, that any agent can
+            have, by exact planning; None if it is not known.
     """
 
     env_id: str
@@ -46,6 +48,7 @@ class Entry:
     max_episode_steps: int | None = None
     difference: str = ""
     grid: Grid | None = None
+    optimum: float | None = None
 
 
 # A policy that walks into a wall never leaves CliffWalking, which has no time limit of its own.
@@ -63,21 +66,24 @@ CATALOGUE: tuple[Entry, ...] = (
         max_episode_steps=CLIFF_WALKING_CAP,
         difference="same transition table; our cap of 5001 steps an episode",
         grid=_CLIFF,
+        optimum=-13.0,
     ),
     Entry(
         env_id="CliffWalkingSlippery-v1",
         max_episode_steps=CLIFF_WALKING_CAP,
         difference="our cap of 5001 steps an episode",
         grid=_CLIFF,
+        optimum=-64.7092,
     ),
     Entry(
         env_id="Taxi-v4",
         paper_id="Taxi-v3",
         retired_ids=("Taxi-v3", "Taxi-v2"),
         difference="same transition table",
+        optimum=7.93,
     ),
-    Entry(env_id="FrozenLake-v1"),
-    Entry(env_id="FrozenLake8x8-v1"),
+    Entry(env_id="FrozenLake-v1", optimum=0.7442),
+    Entry(env_id="FrozenLake8x8-v1", optimum=0.9132),
     Entry(env_id="MountainCarContinuous-v0", paper_id="MountainCarContinuous-v0"),
     Entry(
         env_id="Hopper-v5",
@@ -125,6 +131,16 @@ def grid(env_id: str) -> Grid | None:
     """How to draw a policy of this environment, if it is a grid world we know."""
     entry = _BY_ID.get(env_id)
     return None if entry is None else entry.grid
+
+
+def optimum(env_id: str) -> float | None:
+    """The largest expected return that any agent can have, where it is known.
+
+    >>> optimum("Taxi-v3")
+    7.93
+    """
+    entry = _BY_ID.get(env_id)
+    return None if entry is None else entry.optimum
 
 
 def step_cap(env_id: str) -> int:

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from ottrpo.core.checks import Floats
+from ottrpo.envs import catalogue
 
 from .scores import CellScore, study_scores
 
@@ -91,8 +92,9 @@ def study_table(folder: Path) -> str:
     audits = study_audits(folder)
     lines = [
         "| environment | agent | configuration | seeds | score | ± seeds | ± time | lowest seed "
-        "| expected return | lowest seed | updates over the radius | of POT's checks | paper |",
-        "|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| expected return | lowest seed | best possible | updates over the radius "
+        "| by POT | paper |",
+        "|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for score in study_scores(folder):
         audit = audits[names[score.environment, score.agent, score.label]]
@@ -162,6 +164,7 @@ def _cells(score: CellScore, audit: CellAudit) -> list[str]:
         *(_number(x) for x in (score.mean, score.std_seeds, score.std_time, score.lowest)),
         _number(audit.exact_return),
         _number(audit.lowest_exact_return),
+        "" if (best := catalogue.optimum(score.environment)) is None else _number(best),
         _share(audit.violations, audit.audited),
         _share(audit.pot_violations, audit.pot_checked),
         "" if score.paper is None else f"{score.paper:.0f}",
