@@ -39,18 +39,17 @@ def test_a_study_gets_what_was_asked_for_and_its_scores_are_printed(memory, tmp_
     assert main(["reproduce", "memory", *arguments]) == 0
     assert memory.asked == {"seeds": 3, "workers": 2, "out": out, "steps": 50}
     row = next(line for line in capsys.readouterr().out.splitlines() if "Taxi-v4" in line)
-    assert [cell.strip() for cell in row.strip("│ ").split("│")] == [
-        "Taxi-v4",
-        "ottrpo",
-        "default",
-        "sampled",
-        "1",
-        "8.0",
-        "0.0",
-        "0.0",
-        "8.0",
-        "3",
-    ]
+    cells = [cell.strip() for cell in row.strip("│ ").split("│")]
+    assert cells[:5] == ["Taxi-v4", "ottrpo", "default", "sampled", "8.00"]
+    assert cells[-3:] == ["1", "0.0 %", "3"]  # seeds, updates over the radius, the paper's score
+
+
+def test_a_shortened_study_leaves_published_results_alone(memory, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "memory", "--seeds", "1"]) == 0
+    assert memory.asked["out"] == "runs/trials"
+    assert main(["reproduce", "memory"]) == 0
+    assert memory.asked["out"] == "results"
 
 
 def test_a_study_that_is_not_complete_says_so_by_its_exit_code(memory, tmp_path):

@@ -117,17 +117,29 @@ def test_finished_runs_are_folded_and_unfinished_ones_left_out(tmp_path):
 
 def test_failures_are_told_and_finished_runs_skipped(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    cells = (Cell(environment="Hopper-v5"), Cell(environment="Nowhere-v0"))
+    cells = (Cell(environment="Hopper-v5"), Cell(environment="Swimmer-v5", config="broken"))
+    monkeypatch.setattr(Cell, "steps_of_a_run", lambda self, asked: asked)
     study = GridStudy(name="s", description="d", cells=cells, seeds=1)
     finished_run(tmp_path / "runs" / "s" / "Hopper-v5__ottrpo__default" / "seed0", 0)
     code = study.run(seeds=None, workers=1, out=tmp_path / "results", steps=10)
     told = capsys.readouterr()
     assert code == 1
     assert "2 runs, 1 finished" in told.out
-    assert "Nowhere-v0__ottrpo__default seed 0 failed" in told.err
-    log = tmp_path / "runs" / "s" / "Nowhere-v0__ottrpo__default" / "seed0" / "log.txt"
-    assert "Nowhere-v0" in log.read_text()
+    assert "Swimmer-v5__ottrpo__broken seed 0 failed" in told.err
+    log = tmp_path / "runs" / "s" / "Swimmer-v5__ottrpo__broken" / "seed0" / "log.txt"
+    assert "'broken' is not a configuration" in log.read_text()
     assert (tmp_path / "results" / "s" / "Hopper-v5__ottrpo__default.csv").exists()
+
+
+def test_a_run_of_another_length_does_not_count(tmp_path):
+    path = tmp_path / "seed0"
+    finished_run(path, 0)  # of 10 steps
+    assert grid._finished(path)
+    assert grid._finished(path, 10)
+    assert not grid._finished(path, 1000)
+    assert Cell(environment="MountainCarContinuous-v0").steps_of_a_run(None) == 150_000
+    assert Cell(environment="MountainCarContinuous-v0", steps=7).steps_of_a_run(None) == 7
+    assert Cell(environment="MountainCarContinuous-v0", steps=7).steps_of_a_run(9) == 9
 
 
 @pytest.mark.slow

@@ -51,6 +51,8 @@ class Report:
         from rich.console import Console
 
         console = Console()
+        if not console.is_terminal:
+            console = Console(width=170)  # a file has no width of its own
         for name in chosen:
             with mistakes():
                 console.print(terminal_table(name, self.results / name))

@@ -23,8 +23,9 @@ class Reproduce:
     """processes at once; by default one per core"""
     steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """environment steps per run; by default what the configurations say"""
-    out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
-    """where the results are kept, in a folder named after the study"""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """where the results are kept, in a folder named after the study; by default results/, but
+    runs/trials/ for a shortened study, which must not replace what is published"""
 
     def run(self) -> int:
         """Hand over to the study."""
@@ -45,10 +46,10 @@ class Reproduce:
                 f"{self.study!r} is not a study; {hint}known: {', '.join(known) or 'none'}"
             )
         workers = self.workers or os.cpu_count() or 1
-        code = known[self.study].run(
-            seeds=self.seeds, workers=workers, out=self.out, steps=self.steps
-        )
-        _tell(self.out / self.study)
+        shortened = self.seeds is not None or self.steps is not None
+        out = self.out or Path("runs/trials" if shortened else "results")
+        code = known[self.study].run(seeds=self.seeds, workers=workers, out=out, steps=self.steps)
+        _tell(out / self.study)
         return code
 
 
@@ -57,28 +58,13 @@ def _tell(folder: Path) -> None:
     if not (folder / "manifest.json").is_file() or not (folder / "runs.csv").is_file():
         return
     from rich.console import Console
-    from rich.table import Table
 
-    from ottrpo.reports.scores import study_scores
+    from ottrpo.reports.tables import terminal_table
 
-    scores = study_scores(folder)
     console = Console()
     if not console.is_terminal:
-        console = Console(width=130)  # a file has no width of its own
-    table = Table("environment", "agent", "configuration", "actions", title=folder.name)
-    for column in ("seeds", "score", "± seeds", "± time", "lowest", "paper"):
-        table.add_column(column, justify="right")
-    for cell in scores:
-        table.add_row(
-            cell.environment,
-            cell.agent,
-            cell.label,
-            "deterministic" if cell.deterministic else "sampled",
-            str(cell.seeds),
-            *(f"{x:,.1f}" for x in (cell.mean, cell.std_seeds, cell.std_time, cell.lowest)),
-            "" if cell.paper is None else f"{cell.paper:,.0f}",
-        )
-    console.print(table)
+        console = Console(width=170)  # a file has no width of its own
+    console.print(terminal_table(folder.name, folder))
     if (folder / "audits.csv").is_file():
         from ottrpo.reports.tabular import write_study
 

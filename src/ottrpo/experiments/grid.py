@@ -57,6 +57,14 @@ class Cell:
         parts = (self.environment, self.agent, self.label or self.config)
         return "__".join(part.replace("/", "-").replace(" ", "-") for part in parts)
 
+    def steps_of_a_run(self, asked: int | None) -> int:
+        """How long a run trains: as asked, as the cell says, or as its configuration says."""
+        from .run import plan_run
+
+        steps = self.steps if asked is None else asked
+        spec = plan_run(self.environment, agent=self.agent, config=self.config, steps=steps)
+        return spec.steps
+
     def overrides(self) -> list[str]:
         """The settings as the command line takes them."""
         return [f"{key}={json.dumps(value)}" for key, value in self.settings.items()]
@@ -81,7 +89,7 @@ class GridStudy:
             for cell in self.cells
             for seed in range(self.first_seed, self.first_seed + count)
         ]
-        missing = [job for job in jobs if not _finished(job[2])]
+        missing = [job for job in jobs if not _finished(job[2], job[0].steps_of_a_run(steps))]
         print(f"{self.name}: {len(jobs)} runs, {len(jobs) - len(missing)} finished", flush=True)
         failed = _run_all(missing, steps, workers)
         collect(self, [path for _, _, path in jobs], out / self.name)
@@ -200,8 +208,12 @@ def _refuse_unknown(file: str, table: Mapping[str, Any], known: set[str]) -> Non
     require(not unknown, f"{file}: unknown keys {unknown}; known: {', '.join(sorted(known))}")
 
 
-def _finished(path: Path) -> bool:
-    return (path / "manifest.json").is_file() and RunDirectory.open(path).finished
+def _finished(path: Path, steps: int | None = None) -> bool:
+    """Whether a run is complete; one of another length does not count."""
+    if not (path / "manifest.json").is_file():
+        return False
+    directory = RunDirectory.open(path)
+    return directory.finished and steps in (None, directory.manifest["steps"])
 
 
 def _run_all(jobs: Sequence[tuple[Cell, int, Path]], steps: int | None, workers: int) -> list[str]:
