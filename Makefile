@@ -3,6 +3,7 @@
 #   make train ENV=Taxi-v4 STEPS=1000000
 #   make test                       make check, then the tests
 #   make check                      formatting, lint, types, import directions
+#   make results                    the README's results tables, made from results/
 #   make wheel-check                the wheel installs into a clean environment and `ottrpo --help` runs there
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -22,7 +23,7 @@ SEED ?= 0
 PYTEST_ARGS ?= -n 2
 
 .DELETE_ON_ERROR:
-.PHONY: setup train test check format slow wheel-check clean
+.PHONY: setup train test check format results slow wheel-check clean
 
 setup: $(INSTALLED)
 
@@ -53,6 +54,9 @@ slow: $(INSTALLED)
 format: $(INSTALLED)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+results: $(INSTALLED)
+	$(BIN)/python -m ottrpo.reports.readme
 
 wheel-check: $(INSTALLED)
 	$(BIN)/pytest -m slow tests/test_package.py
