@@ -6,10 +6,17 @@ import warnings
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium import spaces
+from gymnasium import spaces, wrappers
 
 from ottrpo.core import Binary, TableCost, audit, dual_value, finite_problem, solve_dual
-from ottrpo.tabular import WPO, FiniteMDP, LinearSchedule, TabularOTTRPO, as_problem
+from ottrpo.tabular import (
+    WPO,
+    FiniteMDP,
+    LinearSchedule,
+    SteppedProblem,
+    TabularOTTRPO,
+    as_problem,
+)
 from ottrpo.tabular.agents import (
     annealed_multiplier,
     lowest_maximiser,
@@ -408,3 +415,19 @@ def test_unvisited_states_collapse_only_if_asked_and_only_at_multiplier_zero():
         assert agent.last_update["ot/multiplier"] == 0.0
         collapsed = bool((agent.policy_sa[55] == [1.0, 0.0, 0.0, 0.0]).all())
         assert collapsed == update_unvisited
+
+
+def test_a_stepped_agent_trains_on_after_loading_too(tmp_path):
+    def lake():
+        return wrappers.TransformReward(gym.make("FrozenLake-v1"), lambda r: 2 * r)
+
+    whole = TabularOTTRPO(lake(), seed=3, initial_q=2.0, steps_per_update=100).learn(300)
+    assert isinstance(whole.problem, SteppedProblem)
+    whole.save(tmp_path / "half")
+    with pytest.raises(ValueError, match="not a registered environment"):
+        TabularOTTRPO.load(tmp_path / "half")
+    half = TabularOTTRPO.load(tmp_path / "half", env=lake())
+    for agent in (whole, half):
+        agent.learn(300)
+    np.testing.assert_array_equal(half.estimates.q_sa, whole.estimates.q_sa)
+    assert half.num_timesteps == whole.num_timesteps
