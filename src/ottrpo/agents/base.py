@@ -5,102 +5,51 @@ those of `ottrpo.deep`. An agent adds `train`: what it learns from a rollout.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from copy import copy, deepcopy
-from dataclasses import dataclass
-from inspect import signature
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any, ClassVar, Literal, Self
 
-import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.utils import FloatSchedule, check_for_correct_spaces
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+from stable_baselines3.common.vec_env import VecEnv
 
-from ottrpo.core import Cost
-from ottrpo.core.cost_data import cost_to_data
 from ottrpo.deep import runtime
-from ottrpo.deep.acting import BoxActions, FiniteActions, actor_for
-from ottrpo.deep.activations import activation_name
+from ottrpo.deep.acting import FiniteActions, actor_for
 from ottrpo.deep.forward import evaluate_rows
 from ottrpo.deep.gae import generalised_advantage
-from ottrpo.deep.networks import Architecture, Networks
+from ottrpo.deep.networks import Networks
 from ottrpo.deep.normaliser import ObservationNormaliser, RewardNormaliser, RunningMoments
 from ottrpo.deep.observations import Encoded, observation_layout
-from ottrpo.deep.rollout import (
-    NonFiniteError,
-    Rollout,
-    SingleSource,
-    Source,
-    Step,
-    VectorSource,
-    collect,
-)
+from ottrpo.deep.rollout import NonFiniteError, Rollout, collect
 from ottrpo.deep.update import Learner, all_finite, start
-from ottrpo.envs import catalogue
 
 from . import bundle, state
+from .environments import Watcher, fresh_env, made, name_of, source_of
+from .experience import Experience, merged
 from .predictor import Predictor, as_batch, channels_first, rows_of, with_axis
-from .spaces import actions_of, as_schedule, schedule_to_data, space_from_data, space_to_data
+from .settings import (
+    CnnPolicy,
+    MlpPolicy,
+    MultiInputPolicy,
+    architecture_of,
+    at_least,
+    fraction,
+    not_negative,
+    settings_of,
+)
+from .spaces import actions_of, as_schedule, space_from_data, space_to_data
 
 Array = Any
-SCHEDULED = (
-    "learning_rate",
-    "radius",
-    "noise_color",
-)  # settings that may be functions of the progress
 # gamma="auto": how many steps ahead it looks at least and at most
 AUTO_HORIZON = (100.0, 1000.0)
 # rewards are scaled by the spread of returns at one discount, or their unit would drift with it
 AUTO_REWARD_DISCOUNT = 0.995
 # slow noise finds what needs a swing (a car in a valley), white noise then learns to be precise
 FADING_COLOR = {"start": 1.0, "end": 0.0, "end_fraction": 0.2}
-NOT_SAVED = ("self", "policy", "env", "device", "tensorboard_log", "_init_setup_model")
-
-
-class MlpPolicy:
-    """Perceptrons on flat observations."""
-
-    convolve = False
-
-
-class CnnPolicy:
-    """Convolutional encoders for images, perceptrons after them."""
-
-    convolve = True
-
-
-class MultiInputPolicy:
-    """Dict observations: convolutional encoders for their images, the rest side by side."""
-
-    convolve = True
-
-
-@dataclass(frozen=True)
-class Experience:
-    """A rollout as arrays with rows first, [steps · environments, ...], ready to learn from.
-
-    Attributes:
-        flat: normalised features.
-        images: images.
-        advantage: generalised advantage estimates.
-        target: targets of the value function.
-        value: the value function's estimates.
-        drawn: the actor's record, rows first.
-        state: the state as costs see it: its number if observations are numbers, else the raw
-            features.
-    """
-
-    flat: Array
-    images: tuple[Array, ...]
-    advantage: Array
-    target: Array
-    value: Array
-    drawn: dict[str, Array]
-    state: Array
 
 
 class DeepAgent(BaseAlgorithm):
@@ -144,7 +93,7 @@ class DeepAgent(BaseAlgorithm):
     ) -> None:
         super().__init__(
             policy=policy,
-            env=_made(env, verbose),
+            env=made(env),
             learning_rate=as_schedule(learning_rate),
             policy_kwargs=policy_kwargs,
             stats_window_size=stats_window_size,
@@ -161,17 +110,17 @@ class DeepAgent(BaseAlgorithm):
         self.batch_size = at_least("batch_size", batch_size, 1)
         self.n_epochs = at_least("n_epochs", n_epochs, 1)
         self.gamma = (
-            gamma if isinstance(gamma, str) and gamma == "auto" else _fraction("gamma", gamma)
+            gamma if isinstance(gamma, str) and gamma == "auto" else fraction("gamma", gamma)
         )
-        self.gae_lambda = _fraction("gae_lambda", gae_lambda)
-        self.vf_coef = _not_negative("vf_coef", vf_coef)
-        self.max_grad_norm = _not_negative("max_grad_norm", max_grad_norm)
+        self.gae_lambda = fraction("gae_lambda", gae_lambda)
+        self.vf_coef = not_negative("vf_coef", vf_coef)
+        self.max_grad_norm = not_negative("max_grad_norm", max_grad_norm)
         self.noise_color = noise_color
         self._noise_schedule = FloatSchedule(_noise_color(noise_color))
         self.normalize_obs = normalize_obs
         self.normalize_reward = normalize_reward
-        self.clip_obs = _not_negative("clip_obs", clip_obs)
-        self.clip_reward = _not_negative("clip_reward", clip_reward)
+        self.clip_obs = not_negative("clip_obs", clip_obs)
+        self.clip_reward = not_negative("clip_reward", clip_reward)
         self.last_update: dict[str, float] = {}
         if _init_setup_model:
             self._setup_model()
@@ -200,7 +149,13 @@ class DeepAgent(BaseAlgorithm):
         policy_class: Any = self.policy_class
         self.layout = observation_layout(self.observation_space, convolve=policy_class.convolve)
         self.actions = actions_of(self.action_space)
-        self.architecture = self._architecture()
+        self.architecture = architecture_of(
+            self.policy_kwargs,
+            self.layout,
+            self.actions,
+            use_sde=self.use_sde,
+            log_std_init=self.LOG_STD_INIT,
+        )
         with runtime.on(self.jax_device):
             networks = Networks(self.architecture, np.random.default_rng(init_seed))
             self.learner: Learner = start(networks, self.max_grad_norm)
@@ -220,38 +175,9 @@ class DeepAgent(BaseAlgorithm):
         self._predictors: dict[tuple[int, bool], Predictor] = {}
         self.policy: Any = self  # SB3's tools look for a policy that predicts
 
-    def _architecture(self) -> Architecture:
-        known = {"net_arch", "activation_fn", "ortho_init", "log_std_init", "features_dim"}
-        unknown = sorted(set(self.policy_kwargs) - known)
-        if unknown:
-            raise ValueError(
-                f"policy_kwargs has no {', '.join(map(repr, unknown))}; known: "
-                f"{', '.join(sorted(known))}"
-            )
-        given = self.policy_kwargs
-        policy_layers, value_layers = _layers(given.get("net_arch", (64, 64)))
-        actions, log_std = self.actions, None
-        if isinstance(actions, BoxActions):
-            outputs = actions.size
-            log_std = float(given.get("log_std_init", self.LOG_STD_INIT))
-        else:
-            outputs = actions.factors * actions.choices
-        return Architecture(
-            inputs=self.layout.features,
-            images=self.layout.images,
-            outputs=outputs,
-            policy_layers=policy_layers,
-            value_layers=value_layers,
-            activation=activation_name(given.get("activation_fn", "tanh")),
-            ortho_init=bool(given.get("ortho_init", True)),
-            log_std_init=log_std,
-            use_sde=self.use_sde,
-            features_dim=int(given.get("features_dim", 256)),
-        )
-
     @staticmethod
     def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
-        env = _made(env, verbose)
+        env = made(env)
         # refuse what we cannot do in our own words, before SB3 wraps it
         actions_of(env.action_space)
         observation_layout(env.observation_space, convolve=False)
@@ -333,7 +259,7 @@ class DeepAgent(BaseAlgorithm):
 
     def collect_rollout(self, callback: BaseCallback | None) -> Rollout | None:
         """Act for ``n_steps`` steps in every environment; ``None`` if a callback said stop."""
-        source, masked = self._source()
+        source, masked = source_of(self._environment(), self.layout, self.actions)
         if not isinstance(self._last_obs, Encoded):
             self._last_obs = self.layout.encode(self._last_obs, source.rows)
         actor = actor_for(
@@ -350,7 +276,7 @@ class DeepAgent(BaseAlgorithm):
         watcher = None
         if callback is not None:
             callback.on_rollout_start()
-            watcher = _Watcher(self, callback)
+            watcher = Watcher(self, callback)
         rollout = collect(source, actor, self._last_obs, self.n_steps, watcher)
         if rollout is None:
             return None
@@ -363,21 +289,6 @@ class DeepAgent(BaseAlgorithm):
             callback.on_rollout_end()
         return rollout
 
-    def _source(self) -> tuple[Source, bool]:
-        """The environments as the engine sees them, and whether they offer action masks."""
-        env, actions = self._environment(), self.actions
-        masked = isinstance(actions, FiniteActions) and _offers_masks(env)
-        masks: Callable[[], Array | None] = _no_masks
-        if isinstance(actions, FiniteActions) and masked:
-            pad = actions.pad_mask
-            masks = lambda: pad(np.stack(env.env_method("action_masks")))  # noqa: E731
-        name = _name_of(env)
-        if type(env) is DummyVecEnv and env.num_envs == 1:
-            scalar = isinstance(actions, FiniteActions) and actions.scalar
-            single = SingleSource(env.envs[0], self.layout, name, masks, scalar_action=scalar)
-            return single, masked
-        return VectorSource(env, self.layout, name, masks), masked
-
     def _environment(self) -> VecEnv:
         if self.env is None:
             raise ValueError("this agent has no environment; give it one: agent.set_env(env)")
@@ -387,10 +298,10 @@ class DeepAgent(BaseAlgorithm):
         """Step 3: fold the rollout into the normalisers, and estimate its advantages."""
         steps, rows = rollout.reward.shape
         used = steps * rows
-        raw = _merged(rollout.flat)
+        raw = merged(rollout.flat)
         self.observation_normaliser.fold(raw[:used])
         flat = self.observation_normaliser(raw)
-        images = tuple(_merged(image) for image in rollout.images)
+        images = tuple(merged(image) for image in rollout.images)
         value = self._values(flat, images).reshape(steps + 1, rows)
         next_value = value[1:].copy()
         if rollout.final:
@@ -413,7 +324,7 @@ class DeepAgent(BaseAlgorithm):
             advantage=advantage.reshape(-1),
             target=(advantage + value[:-1]).reshape(-1),
             value=value[:-1].reshape(-1),
-            drawn={key: _merged(array) for key, array in rollout.drawn.items()},
+            drawn={key: merged(array) for key, array in rollout.drawn.items()},
             state=self._states(raw[:used]),
         )
 
@@ -485,7 +396,7 @@ class DeepAgent(BaseAlgorithm):
             env: a Gymnasium environment to use; by default a new one like the training one.
         """
         fresh = env is None
-        env = self._fresh_env() if fresh else env
+        env = fresh_env(self._environment()) if fresh else env
         predictor = self._predictor(1, None if deterministic else np.random.default_rng(seed))
         returns = np.zeros(episodes)
         observation, _ = env.reset(seed=seed)
@@ -516,19 +427,6 @@ class DeepAgent(BaseAlgorithm):
             return None
         return self.actions.pad_mask(np.asarray(env.get_wrapper_attr("action_masks")())[None])
 
-    def _fresh_env(self) -> Any:
-        spec = self._environment().get_attr("spec")[0]
-        if spec is None:
-            raise ValueError(
-                "a fresh environment can't be made: the training one was not made by gym.make; "
-                "pass one: evaluate(..., env=env)"
-            )
-        spec = copy(spec)
-        spec.additional_wrappers = tuple(  # SB3's Monitor can't be made again, and is not needed
-            wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor"
-        )
-        return gym.make(spec, disable_env_checker=True)
-
     def set_training_mode(self, mode: bool) -> None:
         """Nothing here behaves differently in training; SB3's tools call this."""
 
@@ -536,10 +434,7 @@ class DeepAgent(BaseAlgorithm):
 
     def settings(self) -> dict[str, Any]:
         """The constructor's keywords as plain data, from which an equal agent can be built."""
-        names = [
-            name for name in signature(type(self).__init__).parameters if name not in NOT_SAVED
-        ]
-        return {name: _setting_to_data(name, _setting(self, name)) for name in names}
+        return settings_of(self)
 
     def save(
         self, path: Any, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
@@ -560,7 +455,7 @@ class DeepAgent(BaseAlgorithm):
             "settings": self.settings(),
             "observation_space": space_to_data(self.observation_space),
             "action_space": space_to_data(self.action_space),
-            "environment": None if self.env is None else _name_of(self.env),
+            "environment": None if self.env is None else name_of(self.env),
             "state": state.agent_data(self),
         }
         bundle.write(path, state.agent_arrays(self), data)
@@ -652,116 +547,9 @@ class DeepAgent(BaseAlgorithm):
         )
 
 
-class _Watcher:
-    """Tells SB3's callbacks about each step."""
-
-    def __init__(self, agent: DeepAgent, callback: BaseCallback) -> None:
-        self._agent, self._callback = agent, callback
-        self._locals: dict[str, Any] = {"self": agent, "env": agent.env, "n_steps": 0}
-        self._never = np.zeros(agent.n_envs, np.bool_)
-
-    def __call__(self, step: Step, action: Array) -> bool:
-        self._agent.num_timesteps += self._agent.n_envs
-        dones = self._never
-        if step.endings:
-            dones = dones.copy()
-            dones[[ending.index for ending in step.endings]] = True
-        seen = self._locals
-        seen["n_steps"] += 1
-        seen["actions"] = seen["clipped_actions"] = action
-        seen["new_obs"] = step.observation.flat
-        seen["rewards"] = np.atleast_1d(step.reward)
-        seen["dones"], seen["infos"] = dones, step.infos
-        self._callback.update_locals(seen)
-        return bool(self._callback.on_step())
-
-
-def at_least(name: str, value: Any, least: int) -> int:
-    """``value`` as an integer that is large enough."""
-    if int(value) != value or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
-    return int(value)
-
-
-def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> Any:
-    """``value`` if it is allowed."""
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-    return value
-
-
 def _noise_color(value: Any) -> Any:
     """The colour of the noise as a schedule; ``None`` is pink at first and white later."""
     schedule = as_schedule(FADING_COLOR if value is None else value)
     if not callable(schedule):
-        _not_negative("noise_color", schedule)
+        not_negative("noise_color", schedule)
     return schedule
-
-
-def _fraction(name: str, value: float) -> float:
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}")
-    return float(value)
-
-
-def _not_negative(name: str, value: float) -> float:
-    if not value >= 0:
-        raise ValueError(f"{name} must not be negative, got {value!r}")
-    return float(value)
-
-
-def _layers(net_arch: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    if isinstance(net_arch, dict):
-        unknown = sorted(set(net_arch) - {"pi", "vf"})
-        if unknown:
-            raise ValueError(f"net_arch has keys 'pi' and 'vf' only, got {unknown}")
-        return _sizes(net_arch.get("pi", ())), _sizes(net_arch.get("vf", ()))
-    return _sizes(net_arch), _sizes(net_arch)
-
-
-def _sizes(layers: Any) -> tuple[int, ...]:
-    return tuple(at_least("every layer of net_arch", size, 1) for size in layers)
-
-
-def _made(env: Any, verbose: int) -> Any:
-    if not isinstance(env, str):
-        return env
-    translation = catalogue.translation(env)
-    if translation is not None:
-        print(translation)  # noqa: T201  # another environment than asked for is never silent
-    return catalogue.make(env, disable_env_checker=True)
-
-
-def _name_of(env: Any) -> str:
-    spec = env.get_attr("spec")[0] if isinstance(env, VecEnv) else getattr(env, "spec", None)
-    return "the environment" if spec is None else str(spec.id)
-
-
-def _offers_masks(env: VecEnv) -> bool:
-    try:
-        return bool(env.has_attr("action_masks"))
-    except AttributeError:
-        return False
-
-
-def _no_masks() -> None:
-    return None
-
-
-def _merged(array: Array) -> Array:
-    return array.reshape(array.shape[0] * array.shape[1], *array.shape[2:])
-
-
-def _setting(agent: Any, name: str) -> Any:
-    return agent._stats_window_size if name == "stats_window_size" else getattr(agent, name)
-
-
-def _setting_to_data(name: str, value: Any) -> Any:
-    if name in SCHEDULED:
-        return schedule_to_data(value)
-    if isinstance(value, Cost):
-        return cost_to_data(value)
-    if name == "policy_kwargs":
-        activation = activation_name(value.get("activation_fn", "tanh"))
-        return value | {"activation_fn": activation}
-    return value

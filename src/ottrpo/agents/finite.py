@@ -19,7 +19,7 @@ from ottrpo.deep.advantage_network import AdvantageNetwork
 from ottrpo.deep.losses import PolicyLoss, regularised_finite_advantage, towards_finite_targets
 from ottrpo.deep.region import finite_spent
 
-from .base import Experience
+from .experience import Experience
 from .plan import Plan, solve_binding, summary
 
 Array = Any

@@ -29,7 +29,7 @@ from ottrpo.deep.losses import (
 )
 from ottrpo.deep.region import gaussian_spent
 
-from .base import Experience
+from .experience import Experience
 from .plan import Plan, solve_binding, summary
 
 Array = Any

@@ -23,10 +23,12 @@ from ottrpo.deep.region import between, largest_share
 from ottrpo.deep.rollout import NonFiniteError, Rollout
 from ottrpo.deep.update import Learner, make_descend, minibatches
 
-from .base import DeepAgent, Experience, at_least, one_of
+from .base import DeepAgent
+from .experience import Experience
 from .finite import FiniteSteps
 from .gaussian import GaussianSteps
 from .plan import Plan
+from .settings import at_least, one_of
 from .spaces import as_schedule
 
 Array = Any

@@ -1,0 +1,100 @@
+"""Environments as SB3 gives them, and as the engine steps them."""
+
+from collections.abc import Callable
+from copy import copy
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+
+from ottrpo.deep.acting import BoxActions, FiniteActions
+from ottrpo.deep.observations import ObservationLayout
+from ottrpo.deep.rollout import SingleSource, Source, Step, VectorSource
+from ottrpo.envs import catalogue
+
+Array = Any
+
+
+def source_of(
+    env: VecEnv, layout: ObservationLayout, actions: BoxActions | FiniteActions
+) -> tuple[Source, bool]:
+    """The environments as the engine sees them, and whether they offer action masks."""
+    masked = isinstance(actions, FiniteActions) and _offers_masks(env)
+    masks: Callable[[], Array | None] = _no_masks
+    if isinstance(actions, FiniteActions) and masked:
+        pad = actions.pad_mask
+        masks = lambda: pad(np.stack(env.env_method("action_masks")))  # noqa: E731
+    name = name_of(env)
+    if type(env) is DummyVecEnv and env.num_envs == 1:
+        scalar = isinstance(actions, FiniteActions) and actions.scalar
+        return SingleSource(env.envs[0], layout, name, masks, scalar_action=scalar), masked
+    return VectorSource(env, layout, name, masks), masked
+
+
+def fresh_env(env: VecEnv) -> Any:
+    """A new environment like those in ``env``."""
+    spec = env.get_attr("spec")[0]
+    if spec is None:
+        raise ValueError(
+            "a fresh environment can't be made: the training one was not made by gym.make; "
+            "pass one: evaluate(..., env=env)"
+        )
+    spec = copy(spec)
+    spec.additional_wrappers = tuple(  # SB3's Monitor can't be made again, and is not needed
+        wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor"
+    )
+    return gym.make(spec, disable_env_checker=True)
+
+
+def made(env: Any) -> Any:
+    """The environment of an id; any other environment as it is."""
+    if not isinstance(env, str):
+        return env
+    translation = catalogue.translation(env)
+    if translation is not None:
+        print(translation)  # noqa: T201  # another environment than asked for is never silent
+    return catalogue.make(env, disable_env_checker=True)
+
+
+def name_of(env: Any) -> str:
+    """What to call it in messages."""
+    spec = env.get_attr("spec")[0] if isinstance(env, VecEnv) else getattr(env, "spec", None)
+    return "the environment" if spec is None else str(spec.id)
+
+
+def _offers_masks(env: VecEnv) -> bool:
+    try:
+        return bool(env.has_attr("action_masks"))
+    except AttributeError:
+        return False
+
+
+def _no_masks() -> None:
+    return None
+
+
+class Watcher:
+    """Tells SB3's callbacks about each step."""
+
+    def __init__(self, agent: Any, callback: BaseCallback) -> None:
+        self._agent, self._callback = agent, callback
+        self._locals: dict[str, Any] = {"self": agent, "env": agent.env, "n_steps": 0}
+        self._never = np.zeros(agent.n_envs, np.bool_)
+
+    def __call__(self, step: Step, action: Array) -> bool:
+        """Count the step, tell the callback; False ends training."""
+        self._agent.num_timesteps += self._agent.n_envs
+        dones = self._never
+        if step.endings:
+            dones = dones.copy()
+            dones[[ending.index for ending in step.endings]] = True
+        seen = self._locals
+        seen["n_steps"] += 1
+        seen["actions"] = seen["clipped_actions"] = action
+        seen["new_obs"] = step.observation.flat
+        seen["rewards"] = np.atleast_1d(step.reward)
+        seen["dones"], seen["infos"] = dones, step.infos
+        self._callback.update_locals(seen)
+        return bool(self._callback.on_step())

@@ -1,0 +1,133 @@
+"""What a deep agent is told: checks of its settings, its networks, and settings as plain data."""
+
+from inspect import signature
+from typing import Any
+
+from ottrpo.core import Cost
+from ottrpo.core.cost_data import cost_to_data
+from ottrpo.deep.acting import BoxActions, FiniteActions
+from ottrpo.deep.activations import activation_name
+from ottrpo.deep.networks import Architecture
+from ottrpo.deep.observations import ObservationLayout
+
+from .spaces import schedule_to_data
+
+SCHEDULED = ("learning_rate", "radius", "noise_color")  # may be functions of the progress
+NOT_SAVED = ("self", "policy", "env", "device", "tensorboard_log", "_init_setup_model")
+
+
+class MlpPolicy:
+    """Perceptrons on flat observations."""
+
+    convolve = False
+
+
+class CnnPolicy:
+    """Convolutional encoders for images, perceptrons after them."""
+
+    convolve = True
+
+
+class MultiInputPolicy:
+    """Dict observations: convolutional encoders for their images, the rest side by side."""
+
+    convolve = True
+
+
+def architecture_of(
+    policy_kwargs: dict[str, Any],
+    layout: ObservationLayout,
+    actions: BoxActions | FiniteActions,
+    *,
+    use_sde: bool,
+    log_std_init: float,
+) -> Architecture:
+    """The networks that SB3's ``policy_kwargs`` describe; what they don't say is the default."""
+    known = {"net_arch", "activation_fn", "ortho_init", "log_std_init", "features_dim"}
+    unknown = sorted(set(policy_kwargs) - known)
+    if unknown:
+        raise ValueError(
+            f"policy_kwargs has no {', '.join(map(repr, unknown))}; known: "
+            f"{', '.join(sorted(known))}"
+        )
+    policy_layers, value_layers = _layers(policy_kwargs.get("net_arch", (64, 64)))
+    log_std = None
+    if isinstance(actions, BoxActions):
+        outputs = actions.size
+        log_std = float(policy_kwargs.get("log_std_init", log_std_init))
+    else:
+        outputs = actions.factors * actions.choices
+    return Architecture(
+        inputs=layout.features,
+        images=layout.images,
+        outputs=outputs,
+        policy_layers=policy_layers,
+        value_layers=value_layers,
+        activation=activation_name(policy_kwargs.get("activation_fn", "tanh")),
+        ortho_init=bool(policy_kwargs.get("ortho_init", True)),
+        log_std_init=log_std,
+        use_sde=use_sde,
+        features_dim=int(policy_kwargs.get("features_dim", 256)),
+    )
+
+
+def settings_of(agent: Any) -> dict[str, Any]:
+    """The constructor's keywords as plain data, from which an equal agent can be built."""
+    names = [name for name in signature(type(agent).__init__).parameters if name not in NOT_SAVED]
+    return {name: _setting_to_data(name, _setting(agent, name)) for name in names}
+
+
+def at_least(name: str, value: Any, least: int) -> int:
+    """``value`` as an integer that is large enough."""
+    if int(value) != value or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    return int(value)
+
+
+def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> Any:
+    """``value`` if it is allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+    return value
+
+
+def fraction(name: str, value: float) -> float:
+    """``value`` if it lies between 0 and 1."""
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}")
+    return float(value)
+
+
+def not_negative(name: str, value: float) -> float:
+    """``value`` if it is not negative."""
+    if not value >= 0:
+        raise ValueError(f"{name} must not be negative, got {value!r}")
+    return float(value)
+
+
+def _layers(net_arch: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if isinstance(net_arch, dict):
+        unknown = sorted(set(net_arch) - {"pi", "vf"})
+        if unknown:
+            raise ValueError(f"net_arch has keys 'pi' and 'vf' only, got {unknown}")
+        return _sizes(net_arch.get("pi", ())), _sizes(net_arch.get("vf", ()))
+    return _sizes(net_arch), _sizes(net_arch)
+
+
+def _sizes(layers: Any) -> tuple[int, ...]:
+    return tuple(at_least("every layer of net_arch", size, 1) for size in layers)
+
+
+def _setting(agent: Any, name: str) -> Any:
+    return agent._stats_window_size if name == "stats_window_size" else getattr(agent, name)
+
+
+def _setting_to_data(name: str, value: Any) -> Any:
+    if name in SCHEDULED:
+        return schedule_to_data(value)
+    if isinstance(value, Cost):
+        return cost_to_data(value)
+    if name == "policy_kwargs":
+        activation = activation_name(value.get("activation_fn", "tanh"))
+        return value | {"activation_fn": activation}
+    return value
