@@ -105,6 +105,7 @@ def study_table(folder: Path) -> str:
 def draw_curves(folder: Path, path: Path) -> None:
     """Mean return against steps, ± one standard deviation over seeds; a panel per family of cells.
 
+    The dotted line is the best possible return.
     A family is one environment, agent and configuration; its cells differ in what their labels
     say, such as the radius or the cost.
     """
@@ -121,6 +122,9 @@ def draw_curves(folder: Path, path: Path) -> None:
     for i, (family, members) in enumerate(families.items(), start=1):
         axes = figure.add_subplot(rows, width, i)
         _draw_family(axes, folder, members)
+        best = catalogue.optimum(family[0])
+        if best is not None:
+            axes.axhline(best, linestyle=":", color="0.4", linewidth=1)
         axes.set_title(" · ".join(family), fontsize=9)
     figure.savefig(path, dpi=110)
 
@@ -131,9 +135,10 @@ def _draw_family(axes: Any, folder: Path, members: Sequence[tuple[str, str]]) ->
         mark_t, return_nt = _curves(folder / f"{name}.csv")
         mean_t, std_t = return_nt.mean(axis=0), return_nt.std(axis=0)
         (line,) = axes.plot(mark_t, mean_t, linewidth=1.2, label=label)
-        axes.fill_between(
-            mark_t, mean_t - std_t, mean_t + std_t, color=line.get_color(), alpha=0.15, linewidth=0
-        )
+        # no wider than the seeds reach: a few runs of minus thousands have no mirror image above
+        low_t = np.maximum(mean_t - std_t, return_nt.min(axis=0))
+        high_t = np.minimum(mean_t + std_t, return_nt.max(axis=0))
+        axes.fill_between(mark_t, low_t, high_t, color=line.get_color(), alpha=0.15, linewidth=0)
         lowest = min(lowest, float(mean_t.min()))
     if lowest < -100:  # returns run from minus thousands to a handful: show both ends
         axes.set_yscale("symlog", linthresh=20)
