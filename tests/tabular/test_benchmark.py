@@ -23,8 +23,8 @@ def test_growth_is_measured_over_both_kinds_of_cost():
     assert [(g.cost, g.states, g.actions) for g in measured][:4] == [
         ("binary", 50, 4),
         ("binary", 100, 4),
-        ("binary", 100, 2),
-        ("binary", 100, 4),
+        ("binary", 250, 2),
+        ("binary", 250, 4),
     ]
     assert all(g.seconds > 0 for g in measured)
 
@@ -39,5 +39,6 @@ def test_the_promised_ratios(capsys):
         grown = [g for g in figures["growth"] if g["cost"] == kind]
         in_states = [g["exponent"] for g in grown if g["states"] == 1_000_000]
         in_actions = [g["exponent"] for g in grown if g["actions"] == 256]
-        assert in_states[0] < 1.3  # linear, and a little for memory that no longer fits the cache
-        assert in_actions[0] < 2.5
+        # linear and quadratic, and a little for memory that no longer fits the caches
+        assert in_states[0] < 1.25
+        assert in_actions[0] < 2.35

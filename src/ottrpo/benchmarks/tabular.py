@@ -32,6 +32,7 @@ SEEDS = 30
 SEED_STEPS = 4_000_000
 RANDOM_STEPS = 1_000_000
 STATES = (100, 1_000, 10_000, 100_000, 1_000_000)
+GROWTH_FROM = 1e-2  # seconds
 ACTIONS = (2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -60,7 +61,7 @@ class Seeds:
 
 @dataclass(frozen=True)
 class Growth:
-    """Seconds of one update; growth exponent since the first size that took a millisecond."""
+    """Seconds of one update; growth exponent since the first size that took `GROWTH_FROM`."""
 
     cost: str
     states: int
@@ -146,7 +147,7 @@ def growth(states: Sequence[int], actions: Sequence[int]) -> list[Growth]:
     """Time one update of a random policy over growing tables, for both kinds of cost."""
     measured: list[Growth] = []
     for kind in ("binary", "general"):
-        for sizes in ([(s, 4) for s in states], [(100, a) for a in actions]):
+        for sizes in ([(s, 4) for s in states], [(250, a) for a in actions]):
             first: Growth | None = None
             for n_states, n_actions in sizes:
                 seconds = _update_seconds(n_states, n_actions, kind)
@@ -156,8 +157,8 @@ def growth(states: Sequence[int], actions: Sequence[int]) -> list[Growth]:
                     exponent = float(np.log(seconds / first.seconds) / np.log(larger))
                 grown = Growth(kind, n_states, n_actions, seconds, exponent)
                 measured.append(grown)
-                # below a millisecond a fixed overhead hides the growth
-                if first is None and seconds >= 1e-3:
+                # below this the fixed overhead and the processor's caches hide the growth
+                if first is None and seconds >= GROWTH_FROM:
                     first = grown
     return measured
 
