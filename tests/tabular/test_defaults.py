@@ -1,0 +1,60 @@
+"""The recommended configurations reach what they promise, on seeds of their own."""
+
+import pytest
+
+from ottrpo.experiments.run import build_agent, plan_run
+from ottrpo.tabular import WPO, TabularOTTRPO, as_problem, planning
+
+
+def expected_return(environment, seed):
+    spec = plan_run(environment, seed=seed)
+    agent = build_agent(spec).learn(spec.steps)
+    return planning.capped_return(agent.problem, agent.policy_sa)
+
+
+@pytest.mark.parametrize("seed", range(2000, 2010))
+def test_cliff_walking_is_solved(seed):
+    assert expected_return("CliffWalking-v1", seed) == pytest.approx(-13.0, abs=1e-9)
+
+
+def test_taxi_is_solved():
+    assert expected_return("Taxi-v4", 2000) > 7.7
+
+
+def test_frozen_lake_is_solved():
+    lake = as_problem("FrozenLake-v1")
+    best = planning.capped_return(lake, planning.policy_iteration(lake, 0.99)[0])
+    assert expected_return("FrozenLake-v1", 2000) > 0.98 * best
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2000, 2001, 2002])
+def test_large_frozen_lake_comes_within_two_per_cent(seed):
+    lake = as_problem("FrozenLake8x8-v1")
+    best = planning.capped_return(lake, planning.policy_iteration(lake, 0.995)[0])
+    assert expected_return("FrozenLake8x8-v1", seed) > 0.98 * best
+
+
+def test_without_any_setting_at_all():
+    """Three lines, as in the README."""
+    agent = TabularOTTRPO("CliffWalking-v1", radius=0.01, seed=0).learn(400_000)
+    assert agent.evaluate(5, deterministic=True).tolist() == [-13.0] * 5
+
+
+def test_wpo_as_published_learns_taxi_as_its_authors_logs_do():
+    """peers: -552 after 660 episodes, -169 after 1860, -88 after 5040; the radius is not kept."""
+    spec = plan_run("Taxi-v4", agent="wpo", config="original", seed=2000)
+    agent, returns, over = build_agent(spec), {}, []
+
+    def watch(one):
+        assert isinstance(one, WPO)
+        returns[one.num_episodes] = one.last_update["rollout/ep_rew_mean"]
+        over.append(one.last_update["ot/violation"] > 0)
+        return one.num_episodes < 5040
+
+    agent.learn(2_000_000, callback=watch)
+    assert -800 < returns[60] < -700  # the uniform policy
+    assert -750 < returns[660] < -400
+    assert -300 < returns[1860] < -100
+    assert -160 < returns[5040] < -30
+    assert 0.3 < sum(over) / len(over) < 0.95
