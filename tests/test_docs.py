@@ -79,3 +79,10 @@ def test_every_erratum_names_tests_that_exist():
         assert nodes, f"no test is named in: {entry.splitlines()[0]}"
         for path, name in nodes:
             assert name in named_in(path), f"{path} has no test {name}"
+
+
+def test_the_readme_s_results_are_those_of_the_results_folder():
+    from ottrpo.reports.readme import with_results
+
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert page == with_results(page, ROOT / "results"), "run `make results`"
