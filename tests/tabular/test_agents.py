@@ -245,6 +245,20 @@ def test_a_mask_that_forbids_everything_is_refused():
         FiniteMDP.from_arrays(np.ones((1, 2, 1)), np.zeros((1, 2)), [1.0], allowed_sa=[[0, 0]])
 
 
+@pytest.mark.parametrize("use_table", [True, False])
+def test_masks_that_do_not_exist_are_not_silently_ignored(use_table):
+    lake = as_problem("FrozenLake-v1", use_table=use_table)
+    with pytest.raises(ValueError, match="FrozenLake-v1 reports no action mask"):
+        TabularOTTRPO(lake, masks=True).learn(10)
+
+
+def test_seeds_and_exact_estimates_are_checked_at_once():
+    with pytest.raises(ValueError, match="seed must be 0 or a positive integer, got -1"):
+        TabularOTTRPO("FrozenLake-v1", seed=-1)
+    with pytest.raises(ValueError, match="need a known transition table"):
+        TabularOTTRPO(as_problem("FrozenLake-v1", use_table=False), estimator="exact")
+
+
 def test_masks_met_while_stepping_are_obeyed():
     agent = TabularOTTRPO(Masked([0, 1, 1]), masks=True, radius=0.2, steps_per_update=20)
     agent.learn(500)

@@ -17,7 +17,7 @@ from ottrpo.core.checks import Bools, Floats, distributions, require
 
 from . import bundle
 from .environments import as_problem, environment_spec
-from .estimators import Estimates, estimate_occupancy
+from .estimators import Estimates, estimate_occupancy, known_table
 from .mdp import FiniteMDP
 from .problem import Problem, Trajectories, within_mask
 from .progress import Progress
@@ -79,7 +79,12 @@ class TabularAgent(ABC):
     ) -> None:
         self.settings = self.settings_type.from_mapping(settings)
         self.problem = as_problem(env, step_cap=self.settings.step_cap)
+        require(
+            int(seed) == seed and seed >= 0, f"seed must be 0 or a positive integer, got {seed}"
+        )
         self.seed = int(seed)
+        if "exact" in (self.settings.estimator, self.settings.occupancy):
+            known_table(self.problem)
         self._environment = environment_spec(env)
         self._simulator = self.problem.simulator(self.seed, masks=self.settings.masks)
         self._update_rng = _stream(self.seed, UPDATE_STREAM)

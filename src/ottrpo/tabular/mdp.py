@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from ottrpo.core.checks import Bools, Floats, distributions, floats, require
 
 from . import kernels
-from .problem import Trajectories, positive, refuse_empty_mask, streams
+from .problem import Trajectories, no_mask, positive, refuse_empty_mask, streams
 
 
 @final
@@ -199,6 +199,7 @@ class TableSimulator:
     def __init__(
         self, mdp: FiniteMDP, seed: int | np.random.SeedSequence, *, masks: bool = False
     ) -> None:
+        require(not masks or mdp.allowed_sa is not None, no_mask(mdp.name))
         self._mdp = mdp
         self.allowed_sa = mdp.allowed_sa if masks else None
         self.env_rng, self.action_rng = streams(seed)

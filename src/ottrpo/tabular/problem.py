@@ -117,6 +117,11 @@ def refuse_empty_mask(allowed_sa: Bools, first_state: int = 0) -> None:
     )
 
 
+def no_mask(name: str) -> str:
+    """What to say when masks are asked for and there are none."""
+    return f"{name} reports no action mask; leave masks at False"
+
+
 def streams(
     seed: int | np.random.SeedSequence,
 ) -> tuple[np.random.Generator, np.random.Generator]:

@@ -7,10 +7,10 @@ from typing import Any, final
 import gymnasium as gym
 import numpy as np
 
-from ottrpo.core.checks import Bools, Floats
+from ottrpo.core.checks import Bools, Floats, require
 
 from . import kernels
-from .problem import Trajectories, refuse_empty_mask, streams, within_mask
+from .problem import Trajectories, no_mask, refuse_empty_mask, streams, within_mask
 
 
 @final
@@ -117,7 +117,8 @@ class SteppingSimulator:
 
     def _choose(self, policy_sa: Floats, state: int, info: Mapping[str, Any]) -> int:
         chance_a = policy_sa[state]
-        if self.allowed_sa is not None and "action_mask" in info:
+        if self.allowed_sa is not None:
+            require("action_mask" in info, no_mask(self._problem.name))
             self.allowed_sa[state] = np.asarray(info["action_mask"], dtype=np.bool_)
             refuse_empty_mask(self.allowed_sa[state][None], first_state=state)
             chance_a = within_mask(chance_a[None], self.allowed_sa[state][None])[0]
