@@ -48,6 +48,7 @@ Array = Any
 AUTO_HORIZON = (100.0, 1000.0)
 # rewards are scaled by the spread of returns at one discount, or their unit would drift with it
 AUTO_REWARD_DISCOUNT = 0.995
+BOX_GAE_LAMBDA, LABELS_GAE_LAMBDA = 0.98, 0.95
 # slow noise finds what needs a swing (a car in a valley), white noise then learns to be precise
 FADING_COLOR = {"start": 1.0, "end": 0.0, "end_fraction": 0.2}
 
@@ -73,7 +74,7 @@ class DeepAgent(BaseAlgorithm):
         batch_size: int,
         n_epochs: int,
         gamma: float | Literal["auto"],
-        gae_lambda: float,
+        gae_lambda: float | None,
         vf_coef: float,
         max_grad_norm: float,
         use_sde: bool,
@@ -112,7 +113,7 @@ class DeepAgent(BaseAlgorithm):
         self.gamma = (
             gamma if isinstance(gamma, str) and gamma == "auto" else fraction("gamma", gamma)
         )
-        self.gae_lambda = fraction("gae_lambda", gae_lambda)
+        self.gae_lambda = None if gae_lambda is None else fraction("gae_lambda", gae_lambda)
         self.vf_coef = not_negative("vf_coef", vf_coef)
         self.max_grad_norm = not_negative("max_grad_norm", max_grad_norm)
         self.noise_color = noise_color
@@ -137,6 +138,13 @@ class DeepAgent(BaseAlgorithm):
         lengths = [episode["l"] for episode in self.ep_info_buffer or ()]
         lasted = float(np.mean(lengths)) if lengths else self.num_timesteps / self.n_envs
         return 1.0 - 1.0 / float(np.clip(lasted, *AUTO_HORIZON))
+
+    @property
+    def trace_decay(self) -> float:
+        """λ of the advantage estimate; by default longer for boxes than for labels."""
+        if self.gae_lambda is not None:
+            return self.gae_lambda
+        return LABELS_GAE_LAMBDA if isinstance(self.actions, FiniteActions) else BOX_GAE_LAMBDA
 
     # ------------------------------------------------------------------ building
 
@@ -316,7 +324,7 @@ class DeepAgent(BaseAlgorithm):
             rollout.terminated,
             rollout.done,
             self.discount,
-            self.gae_lambda,
+            self.trace_decay,
         )
         return Experience(
             flat=flat[:used],

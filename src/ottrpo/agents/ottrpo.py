@@ -35,6 +35,7 @@ Array = Any
 Scale = tuple[Array, Array]
 MODELS = {"gae": ("linear", "sample", "antithetic"), "network": ("candidates", "linear")}
 UPDATES = ("regression", "ascent")
+BOX_RADIUS, LABELS_RADIUS = "30%", "10%"
 
 
 @final
@@ -49,15 +50,16 @@ class OTTRPO(DeepAgent):
         batch_size: rows per gradient step.
         n_epochs: passes over a rollout.
         gamma: discount; ``auto`` looks as far ahead as recent episodes lasted, 100 to 1,000 steps.
-        gae_lambda: λ of the generalised advantage estimate.
+        gae_lambda: λ of the generalised advantage estimate; by default 0.98 for actions in a box
+            and 0.95 for finite ones.
         vf_coef: weight of the value function's loss.
         max_grad_norm: the joint gradient is clipped to this norm.
         use_sde: generalised state-dependent exploration.
         sde_sample_freq: steps between draws of its noise; -1: once per rollout.
         normalize_advantage: standardise the advantages of each rollout, before the dual.
         radius: ε, the transport budget of an update: a number, a schedule, or ``"30%"``: that
-            share of the rollout's mean cost of a sampled action. It may depend on the unit of the
-            actions as a number; as a percentage it does not.
+            share of the rollout's mean cost of a sampled action, whatever its unit. By default
+            30 % for actions in a box and 10 % for finite ones.
         cost: of moving an action; squared Euclidean by default for boxes, binary for labels.
         model: how the advantage is thought to behave around the policy. ``linear`` (default with
             GAE): to first order, with all actions as candidates. ``sample``: the paper's
@@ -100,14 +102,14 @@ class OTTRPO(DeepAgent):
         batch_size: int = 64,
         n_epochs: int = 10,
         gamma: float | Literal["auto"] = "auto",
-        gae_lambda: float = 0.98,
+        gae_lambda: float | None = None,
         vf_coef: float = 0.5,
         max_grad_norm: float = 0.5,
         use_sde: bool = False,
         sde_sample_freq: int = -1,
         normalize_advantage: bool = True,
         *,
-        radius: Any = "30%",
+        radius: Any = None,
         cost: Any = None,
         model: Literal["linear", "sample", "antithetic", "candidates"] | None = None,
         update: Literal["regression", "ascent"] | None = None,
@@ -173,8 +175,9 @@ class OTTRPO(DeepAgent):
 
     def _setup_model(self) -> None:
         super()._setup_model()
-        self._radius = Radius(self.radius)
         self._steps = self._steps_for(self.actions)
+        default = BOX_RADIUS if isinstance(self.actions, BoxActions) else LABELS_RADIUS
+        self._radius = Radius(default if self.radius is None else self.radius)
         loss = actor_critic_loss(self._steps.loss(), self.vf_coef)
         self._descend = make_descend(loss, self.max_grad_norm)
         self._spent = self._steps.spent()
