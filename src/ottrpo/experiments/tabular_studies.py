@@ -23,6 +23,7 @@ import numpy as np
 
 from ottrpo.core import audit
 from ottrpo.core.checks import require
+from ottrpo.core.problems import cost_table
 from ottrpo.tabular.planning import capped_return
 from ottrpo.threads import default_to_one_thread
 
@@ -73,13 +74,20 @@ class Auditor:
 
     agent: Any
     found: Audits = field(default_factory=Audits)
+    uniform: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        problem = self.agent.problem
+        self.uniform = _is_uniform(
+            cost_table(self.agent.settings.cost, problem.n_states, problem.n_actions)
+        )
 
     def update(self, timestep: int) -> None:
         """Check the update that was just made."""
         improvement = self.agent.last_improvement
         radius = improvement.problem.dual.radius
         found = self.found
-        if _is_uniform(improvement.problem.cost_sab):  # else every state is a linear program
+        if self.uniform:  # else every state is a linear program
             checked = audit(improvement.problem, improvement.policy_sa, improvement.multiplier)
             found.audited += 1
             found.violations += checked.violation > 0
