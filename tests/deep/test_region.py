@@ -72,20 +72,41 @@ def test_a_general_cost_with_moving_deviation_is_bounded_from_above():
     assert spent == pytest.approx(exact, rel=0.35)
 
 
-@pytest.mark.parametrize(
-    "cost", [Binary(), 2.5 * Binary(), TableCost([[0, 1, 3], [2, 0, 1], [1, 4, 0]])]
-)
-def test_finite_policies_spend_the_exact_discrepancy(cost):
-    policy = Policy(Architecture(inputs=3, outputs=6, ortho_init=False), np.random.default_rng(0))
-    old = RNG.dirichlet(np.ones(3), size=(ROWS, 2)).astype(np.float32)
-    rows = {"flat": FLAT, "images": (), "allowed": np.ones((ROWS, 2, 3), bool), "probability": old}
-    logits = np.asarray(policy.logits(FLAT, (), 3), np.float64)
-    new = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    old = old / old.sum(-1, keepdims=True, dtype=np.float64)
-    exact = sum(
-        average_discrepancy(old[:, f], new[:, f], np.full(ROWS, 1 / ROWS), cost) for f in range(2)
+def finite_rows(choices):
+    policy = Policy(
+        Architecture(inputs=3, outputs=2 * choices, ortho_init=False), np.random.default_rng(0)
     )
-    assert finite_spent(cost, 3)(policy, rows) == pytest.approx(exact, rel=1e-4)
+    old = RNG.dirichlet(np.ones(choices), size=(ROWS, 2)).astype(np.float32)
+    allowed = np.ones((ROWS, 2, choices), bool)
+    logits = np.asarray(policy.logits(FLAT, (), choices), np.float64)
+    new = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    rows = {"flat": FLAT, "images": (), "allowed": allowed, "probability": old}
+    return policy, rows, old / old.sum(-1, keepdims=True, dtype=np.float64), new
+
+
+def exact_discrepancy(old, new, cost):
+    weight = np.full(ROWS, 1 / ROWS)
+    return sum(average_discrepancy(old[:, f], new[:, f], weight, cost) for f in range(2))
+
+
+@pytest.mark.parametrize(
+    ("cost", "choices"),
+    [(Binary(), 3), (2.5 * Binary(), 3), (TableCost([[0, 1], [3, 0]]), 2)],
+)
+def test_finite_policies_spend_the_exact_discrepancy(cost, choices):
+    policy, rows, old, new = finite_rows(choices)
+    exact = exact_discrepancy(old, new, cost)
+    assert finite_spent(cost, choices)(policy, rows) == pytest.approx(exact, rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_under_general_costs_it_is_never_less_and_not_much_more(seed):
+    rng = np.random.default_rng(seed)
+    cost = TableCost(rng.uniform(0.5, 2.0, (4, 4)) * (1 - np.eye(4)))
+    policy, rows, old, new = finite_rows(4)
+    exact = exact_discrepancy(old, new, cost)
+    spent = finite_spent(cost, 4)(policy, rows)
+    assert exact * (1 - 1e-4) <= spent <= 1.25 * exact
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0, 4.0])

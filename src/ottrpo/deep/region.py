@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ottrpo.core import Cost, TableCost, discrepancy_by_state
+from ottrpo.core import Cost
 from ottrpo.core.problems import cost_table
 
 from .losses import choice_log_probabilities
@@ -60,8 +60,10 @@ def finite_spent(cost: Cost, choices: int) -> Callable[[Policy, Batch], float]:
     """Mean discrepancy between the rows' old choice probabilities and the policy's.
 
     The discrepancy of product policies under a sum of costs is the sum over the factors. With one
-    cost for every move it is the total variation times that cost; otherwise it is solved exactly,
-    state by state.
+    cost for every move it is the total variation times that cost, exactly. For other costs it is
+    the cost of the plan that keeps what can stay and then serves the cheapest moves first: exact
+    for two choices, an upper bound for more, as a linear program for every visited state would
+    take longer than all the rest of the update.
     """
     uniform = _uniform_cost(cost, choices)
 
@@ -73,14 +75,30 @@ def finite_spent(cost: Cost, choices: int) -> Callable[[Policy, Batch], float]:
         old, new = rows["probability"], probabilities(policy, rows)
         if uniform is not None:
             return float(uniform * 0.5 * jnp.abs(new - old).sum() / len(old))
-        table = cost
         if cost.depends_on_state:
-            cost_sab = cost.matrix(choices, states=rows["state"])
-            table = TableCost(np.repeat(cost_sab, old.shape[1], axis=0))
-        by_state = discrepancy_by_state(_policy_sa(old), _policy_sa(new), table)
-        return float(by_state.sum() / len(old))
+            cost_sab = np.repeat(cost.matrix(choices, states=rows["state"]), old.shape[1], axis=0)
+        else:
+            cost_sab = cost_table(cost, 1, choices)
+        return float(greedy_cost(_policy_sa(old), _policy_sa(new), cost_sab).sum() / len(old))
 
     return spent
+
+
+def greedy_cost(old_sa: Array, new_sa: Array, cost_sab: Array) -> Array:
+    """Cost [s] of the transport plan that serves the cheapest moves first."""
+    surplus_sa = np.maximum(old_sa - new_sa, 0.0)
+    deficit_sb = np.maximum(new_sa - old_sa, 0.0)
+    states, choices = old_sa.shape
+    cost_se = np.broadcast_to(cost_sab, (states, choices, choices)).reshape(states, -1)
+    order_se = cost_se.argsort(axis=1)
+    state, total_s = np.arange(states), np.zeros(states)
+    for move_s in order_se.T:
+        a_s, b_s = np.divmod(move_s, choices)
+        moved_s = np.minimum(surplus_sa[state, a_s], deficit_sb[state, b_s])
+        surplus_sa[state, a_s] -= moved_s
+        deficit_sb[state, b_s] -= moved_s
+        total_s += moved_s * cost_se[state, move_s]
+    return total_s
 
 
 def _uniform_cost(cost: Cost, choices: int) -> float | None:
