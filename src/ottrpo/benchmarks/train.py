@@ -174,6 +174,7 @@ def first_update(rounds: int) -> dict[str, float]:
 
 def _process_seconds(code: str, variables: dict[str, str]) -> float:
     work = f"{code}\nAgent('MlpPolicy', 'Hopper-v5', seed=0, **keywords, **{WORK!r}).learn(2048)"
+    variables = {"OMP_NUM_THREADS": "1"} | variables  # torch is slower with more
     began = time.perf_counter()
     subprocess.run(  # our own code, in a fresh interpreter
         [sys.executable, "-W", "ignore", "-c", work], check=True, env=os.environ | variables
