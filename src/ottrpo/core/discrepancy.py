@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+import scipy  # its parts load when first used: half a second that most programs never need
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg, optimize, sparse
 
 from .checks import Floats, distributions, floats, non_negative, require, same_shape
 from .costs import Cost
@@ -77,11 +77,14 @@ def discrepancy(mu_a: ArrayLike, nu_b: ArrayLike, cost_ab: ArrayLike) -> float:
         return float(mu @ cost @ nu)
     n, m = cost.shape
     # one of the n + m marginal constraints follows from the others
-    marginals = sparse.vstack(
-        [sparse.kron(sparse.eye(n), np.ones((1, m))), sparse.kron(np.ones((1, n)), sparse.eye(m))]
+    marginals = scipy.sparse.vstack(
+        [
+            scipy.sparse.kron(scipy.sparse.eye(n), np.ones((1, m))),
+            scipy.sparse.kron(np.ones((1, n)), scipy.sparse.eye(m)),
+        ]
     ).tocsr()[:-1]
     nu = nu * (mu.sum() / nu.sum())
-    result = optimize.linprog(
+    result = scipy.optimize.linprog(
         cost.reshape(-1),
         A_eq=marginals,
         b_eq=np.concatenate([mu, nu])[:-1],
@@ -145,7 +148,7 @@ def gaussian_w2_squared(
     sigma1 = _covariance("covariance1_dd", covariance1_dd, mean0.size)
     root0 = _root(sigma0)
     # the trace of the root of root0 Σ₁ root0 is the sum of the roots of its eigenvalues
-    cross = np.sqrt(np.maximum(linalg.eigvalsh(root0 @ sigma1 @ root0), 0.0)).sum()
+    cross = np.sqrt(np.maximum(scipy.linalg.eigvalsh(root0 @ sigma1 @ root0), 0.0)).sum()
     bures = np.trace(sigma0) + np.trace(sigma1) - 2.0 * cross
     return float(((mean0 - mean1) ** 2).sum() + max(bures, 0.0))
 
