@@ -311,3 +311,13 @@ def _listening(trained, seen):
         return seen[-1]
 
     return listening
+
+
+def test_defaults_differ_by_the_kind_of_action():
+    box, labels = agent(REACH).learn(64), agent(MATCH).learn(64)
+    assert (box.trace_decay, labels.trace_decay) == (0.98, 0.95)
+    assert agent(MATCH, gae_lambda=0.5).trace_decay == 0.5
+    # two coordinates with σ = e^-0.7: a mean cost of about 2 e^-1.4
+    assert box.last_update["ot/radius"] == pytest.approx(0.3 * 2 * np.exp(-1.4), rel=0.3)
+    # three labels, nearly uniform: two draws differ two times in three
+    assert labels.last_update["ot/radius"] == pytest.approx(0.1 * 2 / 3, rel=0.05)
