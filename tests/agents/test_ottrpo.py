@@ -5,6 +5,7 @@ from gymnasium import spaces
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo import OTTRPO
+from ottrpo.agents.ottrpo import Radius
 from ottrpo.core import Binary, Mahalanobis, PNorm, SquaredEuclidean, StateCost, TableCost
 
 SMALL = {"n_steps": 64, "batch_size": 32, "n_epochs": 2, "seed": 0}
@@ -104,6 +105,33 @@ def test_costs_that_depend_on_the_state(update):
     trained = agent(model="sample", cost=cost, update=update).learn(128)
     other = agent(model="sample", update=update).learn(128)
     assert not np.array_equal(fingerprint(trained), fingerprint(other))
+
+
+@pytest.mark.parametrize(
+    "radius", [{"start": "50%", "end": "0%"}, {"start": 0.3, "end": 0.0}, lambda left: 0.1 * left]
+)
+def test_a_radius_may_end_at_nothing(radius):
+    trained = agent(radius=radius).learn(150)  # the last rollout ends beyond the total
+    assert trained.last_update["ot/radius"] == pytest.approx(0, abs=1e-9)
+    assert trained.last_update["ot/violation"] == 0
+
+
+def test_relative_schedules():
+    radius = Radius({"start": "50%", "end": "10%"})
+    assert radius(1.0, 2.0) == pytest.approx(1.0)
+    assert radius(0.0, 2.0) == pytest.approx(0.2)
+    assert Radius(0.4)(0.5, 7.0) == 0.4
+
+
+def test_a_policy_that_has_become_certain_goes_on():
+    """Logits so far apart that probabilities are exactly 0 and 1."""
+    certain = agent(MATCH)
+    parameters = certain.get_parameters()
+    parameters["agent.policy.head.bias"] = np.array([500.0, 0.0, -500.0])
+    certain.set_parameters(parameters)
+    certain.learn(128)
+    assert np.isfinite(fingerprint(certain)).all()
+    assert certain.last_update["ot/violation"] == 0
 
 
 class TestRefusals:

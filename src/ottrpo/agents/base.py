@@ -297,6 +297,11 @@ class DeepAgent(BaseAlgorithm):
             callback.on_rollout_end()
         return rollout
 
+    def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
+        super()._update_current_progress_remaining(num_timesteps, total_timesteps)
+        # the last rollout may go beyond the total; schedules end at 0
+        self._current_progress_remaining = max(self._current_progress_remaining, 0.0)
+
     def _environment(self) -> VecEnv:
         if self.env is None:
             raise ValueError("this agent has no environment; give it one: agent.set_env(env)")

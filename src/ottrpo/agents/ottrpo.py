@@ -36,6 +36,8 @@ Scale = tuple[Array, Array]
 MODELS = {"gae": ("linear", "sample", "antithetic"), "network": ("candidates", "linear")}
 UPDATES = ("regression", "ascent")
 BOX_RADIUS, LABELS_RADIUS = "30%", "10%"
+# a schedule may end at 0, and the draws of a policy that has become certain cost nothing
+SMALLEST_RADIUS = 1e-10
 
 
 @final
@@ -57,7 +59,8 @@ class OTTRPO(DeepAgent):
         use_sde: generalised state-dependent exploration.
         sde_sample_freq: steps between draws of its noise; -1: once per rollout.
         normalize_advantage: standardise the advantages of each rollout, before the dual.
-        radius: ε, the transport budget of an update: a number, a schedule, or ``"30%"``: that
+        radius: ε, the transport budget of an update: a number, a schedule (a function of the
+            progress that remains, or ``{"start": x, "end": y}``), or ``"30%"``: that
             share of the rollout's mean cost of a sampled action, whatever its unit. By default
             30 % for actions in a box and 10 % for finite ones.
         cost: of moving an action; squared Euclidean by default for boxes, binary for labels.
@@ -368,24 +371,34 @@ class Radius:
     """ε of an update: a number, a schedule, or a percentage of the rollout's mean cost."""
 
     def __init__(self, value: Any) -> None:
-        self._relative = isinstance(value, str)
-        if isinstance(value, str):
-            try:
-                if not value.endswith("%"):
-                    raise ValueError(value)
-                value = float(value[:-1]) / 100.0
-            except ValueError:
-                raise ValueError(
-                    f'radius must be a number, a schedule or a share such as "30%", got {value!r}'
-                ) from None
-        if not callable(value) and not (isinstance(value, dict) or value > 0):
-            raise ValueError(f"radius must be positive, got {value}")
+        parts = list(value.values()) if isinstance(value, dict) else [value]
+        self._relative = any(isinstance(part, str) for part in parts)
+        if isinstance(value, dict):
+            value = {k: v if k == "end_fraction" else _share(v) for k, v in value.items()}
+        elif not callable(value):
+            value = _share(value)
+            if not value > 0:
+                raise ValueError(f"radius must be positive, got {value}")
         self._schedule = FloatSchedule(as_schedule(value))
 
     def __call__(self, progress_remaining: float, typical_cost: float) -> float:
-        """ε now, in units of the cost."""
+        """ε now, in units of the cost; never quite 0, where the problem would have no solution."""
         radius = self._schedule(progress_remaining)
-        return radius * typical_cost if self._relative else radius
+        return max(radius * typical_cost if self._relative else radius, SMALLEST_RADIUS)
+
+
+def _share(value: Any) -> Any:
+    """A percentage as a fraction; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        if not value.endswith("%"):
+            raise ValueError(value)
+        return float(value[:-1]) / 100.0
+    except ValueError:
+        raise ValueError(
+            f'radius must be a number, a schedule or a share such as "30%", got {value!r}'
+        ) from None
 
 
 def _single(array: Array) -> Array:
