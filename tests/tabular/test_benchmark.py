@@ -39,6 +39,5 @@ def test_the_promised_ratios(capsys):
         grown = [g for g in figures["growth"] if g["cost"] == kind]
         in_states = [g["exponent"] for g in grown if g["states"] == 1_000_000]
         in_actions = [g["exponent"] for g in grown if g["actions"] == 256]
-        # linear and quadratic, and a little for memory that no longer fits the caches
-        assert in_states[0] < 1.25
-        assert in_actions[0] < 2.35
+        assert in_states[0] < 1.1
+        assert in_actions[0] < 2.0

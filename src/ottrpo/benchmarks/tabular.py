@@ -32,7 +32,6 @@ SEEDS = 30
 SEED_STEPS = 4_000_000
 RANDOM_STEPS = 1_000_000
 STATES = (100, 1_000, 10_000, 100_000, 1_000_000)
-GROWTH_FROM = 1e-2  # seconds
 ACTIONS = (2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -61,12 +60,22 @@ class Seeds:
 
 @dataclass(frozen=True)
 class Growth:
-    """Seconds of one update; growth exponent since the first size that took `GROWTH_FROM`."""
+    """Seconds of one update, and how they grew.
+
+    Attributes:
+        cost: which kind.
+        states: S.
+        actions: A.
+        seconds: of one update.
+        per_entry: seconds / (S A²); it settles where memory, not overhead, is what counts.
+        exponent: growth exponent since the smallest size of the series.
+    """
 
     cost: str
     states: int
     actions: int
     seconds: float
+    per_entry: float
     exponent: float | None
 
 
@@ -155,11 +164,9 @@ def growth(states: Sequence[int], actions: Sequence[int]) -> list[Growth]:
                 if first is not None:
                     larger = n_states * n_actions / (first.states * first.actions)
                     exponent = float(np.log(seconds / first.seconds) / np.log(larger))
-                grown = Growth(kind, n_states, n_actions, seconds, exponent)
-                measured.append(grown)
-                # below this the fixed overhead and the processor's caches hide the growth
-                if first is None and seconds >= GROWTH_FROM:
-                    first = grown
+                per_entry = seconds / (n_states * n_actions**2)
+                measured.append(Growth(kind, n_states, n_actions, seconds, per_entry, exponent))
+                first = first or measured[-1]
     return measured
 
 
@@ -242,11 +249,16 @@ def _print_tables(training: Sequence[Training], seeds: Seeds, grown: Sequence[Gr
         f"{seeds.random_policy_steps:,} steps of a random policy: {seeds.random_policy:.1f} s "
         f"({seeds.ratio:.2f} times as long)"
     )
-    table = Table("cost", "states", "actions", "one update", "growth exponent")
-    table.title = "one update"
+    table = Table("cost", "states", "actions", "one update", "per S A²", "exponent since first")
+    table.title = "growth of one update with states S and actions A"
     for g in grown:
         exponent = "" if g.exponent is None else f"{g.exponent:.2f}"
         table.add_row(
-            g.cost, f"{g.states:,}", str(g.actions), f"{g.seconds * 1e3:.2f} ms", exponent
+            g.cost,
+            f"{g.states:,}",
+            str(g.actions),
+            f"{g.seconds * 1e3:.2f} ms",
+            f"{g.per_entry * 1e9:.0f} ns",
+            exponent,
         )
     console.print(table)
