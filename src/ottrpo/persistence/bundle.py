@@ -1,0 +1,175 @@
+"""The one file format of every agent and checkpoint: arrays as safetensors, all else as JSON.
+
+A bundle is a zip archive without compression of three members: ``bundle.json`` (the format's
+version, the kind of thing saved, a checksum for each of the others), ``data.json`` and
+``arrays.safetensors``. None of them can run code, so opening a stranger's bundle is safe.
+"""
+
+import hashlib
+import io
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from . import container, strict_json
+from .files import read_plain, write_atomically
+from .strict_json import shown
+
+FORMAT = "ottrpo-bundle-1"
+ENDING = ".zip"
+RUN_AGENT = "agent.zip"  # the trained agent in the directory of a run
+ABOUT, DATA, ARRAYS = "bundle.json", "data.json", "arrays.safetensors"
+MAX_ARRAYS = 2**30
+MAX_ARRAYS_HEADER = 4 * 2**20  # names, types and shapes of some 40,000 arrays
+MAX_AXES = 16
+LIMITS = {ABOUT: 4096, DATA: strict_json.MAX_BYTES, ARRAYS: MAX_ARRAYS}
+MAX_BYTES = sum(LIMITS.values()) + 4096
+DTYPES = ("BOOL", "U8", "I8", "U16", "I16", "F16", "U32", "I32", "F32", "U64", "I64", "F64")
+Place = str | Path | io.BufferedIOBase
+
+
+class BundleError(ValueError):
+    """A file that is not the bundle that was asked for; the message is one line."""
+
+
+def write(path: Place, kind: str, arrays: Mapping[str, ArrayLike], data: Mapping[str, Any]) -> None:
+    """Write a bundle; it appears whole or not at all, and what was there before stays until then.
+
+    Args:
+        path: where; like SB3, ``.zip`` is added to a path without an ending.
+        kind: what is saved; `read` must ask for the same.
+        arrays: numbers and booleans of any shape.
+        data: everything else, as JSON knows it; infinities and NaN are allowed.
+
+    Raises:
+        ValueError: if something can't be saved; nothing is written then.
+        OSError: if the disk is full or refuses; the file that was there is untouched.
+    """
+    content = _content(kind, arrays, data)
+    if isinstance(path, io.BufferedIOBase):
+        path.write(content)
+    else:
+        write_atomically(_with_ending(Path(path)), content)
+
+
+def read(path: Place, kind: str) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
+    """The arrays and the data of a bundle; the directory of a run stands for the agent in it.
+
+    Raises:
+        BundleError: if there is none, it is of another kind or version, or it is not exactly
+            what `write` makes.
+    """
+    name = "the given file" if isinstance(path, io.BufferedIOBase) else _printable(path)
+    try:
+        members = container.unpack(_bytes(path), LIMITS)
+        found = _kind_of(members)
+        arrays, data = _arrays(members[ARRAYS]), strict_json.loads(members[DATA])
+        if not isinstance(data, dict):
+            raise ValueError(f"{DATA} is no object")
+    except FileNotFoundError as error:
+        raise BundleError(f"there is no saved agent at {name}") from error
+    except (ValueError, SafetensorError) as error:
+        raise BundleError(f"{name} is no bundle of ours, or it is damaged: {error}") from error
+    if found != kind:
+        raise BundleError(f"{name} holds a {_printable(found)}, not a {kind}")
+    return arrays, data
+
+
+@contextmanager
+def interpreting(path: Any) -> Iterator[None]:
+    """Tell whatever goes wrong while the contents of a bundle are put to use in one line.
+
+    A bundle with sound checksums may still have been made to deceive: entries that are missing, of
+    the wrong type, or absurd.
+    """
+    try:
+        yield
+    except ValueError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BundleError(f"{_printable(path)} does not hold what it should: {reason}") from error
+
+
+def _content(kind: str, arrays: Mapping[str, ArrayLike], data: Mapping[str, Any]) -> bytes:
+    tensors = {name: np.array(array, order="C") for name, array in arrays.items()}
+    for name, tensor in tensors.items():
+        if tensor.dtype.kind not in "biuf" or tensor.dtype.itemsize > 8:
+            raise ValueError(f"the array {name!r} can't be saved: it holds {tensor.dtype}")
+    members = {DATA: strict_json.dumps(dict(data)), ARRAYS: save(tensors)}
+    return container.pack({ABOUT: strict_json.dumps(_about(kind, members)), **members})
+
+
+def _about(kind: str, members: Mapping[str, bytes]) -> dict[str, Any]:
+    sums = {name: hashlib.sha256(members[name]).hexdigest() for name in (DATA, ARRAYS)}
+    return {"format": FORMAT, "kind": kind, "sha256": sums}
+
+
+def _kind_of(members: Mapping[str, bytes]) -> str:
+    """The kind that a bundle says it is of, once all it says about itself is true."""
+    said = strict_json.loads(members[ABOUT])
+    if not isinstance(said, dict) or said.get("format") != FORMAT:
+        found = said.get("format") if isinstance(said, dict) else said
+        raise ValueError(f"its format is {shown(found)}, and this version reads {FORMAT!r}")
+    kind = said.get("kind")
+    if not isinstance(kind, str):
+        raise ValueError(f"{ABOUT} says no kind")
+    if said != _about(kind, members):
+        raise ValueError(f"the checksums in {ABOUT} are not those of {DATA} and {ARRAYS}")
+    return kind
+
+
+def _arrays(content: bytes) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of a safetensors file that has nothing unusual about it."""
+    if len(content) < 8:
+        raise ValueError(f"{ARRAYS} ends too early")
+    (size,) = struct.unpack_from("<Q", content)
+    if size > min(MAX_ARRAYS_HEADER, len(content) - 8):
+        raise ValueError(f"{ARRAYS} claims a header of {size:,} bytes")
+    header = strict_json.loads(content[8 : 8 + size])
+    if not isinstance(header, dict):
+        raise ValueError(f"the header of {ARRAYS} is no object")
+    for name, entry in header.items():
+        _require_usual(name, entry)
+    # copies, because those of the library can't be written to
+    return {name: array.copy() for name, array in load(content).items()}
+
+
+def _require_usual(name: str, entry: Any) -> None:
+    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise ValueError(f"{ARRAYS} describes {shown(name)} by {shown(entry)}")
+    if entry["dtype"] not in DTYPES:
+        raise ValueError(f"the array {shown(name)} has the type {shown(entry['dtype'])}")
+    shape = entry["shape"]
+    plain = isinstance(shape, list) and len(shape) <= MAX_AXES
+    if not plain or not all(type(n) is int and 0 <= n <= MAX_ARRAYS for n in shape):
+        raise ValueError(f"the array {shown(name)} has the shape {shown(shape)}")
+
+
+def _bytes(path: Place) -> bytes:
+    if isinstance(path, io.BufferedIOBase):
+        content = path.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
+        return content
+    place = Path(path)
+    if place.is_dir():
+        # whoever names a file may name a link; what lies in a directory must be the file itself
+        return read_plain(place / RUN_AGENT, MAX_BYTES, follow=False)
+    return read_plain(place if place.exists() else _with_ending(place), MAX_BYTES)
+
+
+def _with_ending(path: Path) -> Path:
+    return path if path.suffix else path.with_name(path.name + ENDING)
+
+
+def _printable(value: Any) -> str:
+    text = str(value)
+    return text if text.isprintable() else repr(text)
