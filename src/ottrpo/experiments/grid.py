@@ -256,6 +256,7 @@ def _start(cell: Cell, seed: int, path: Path, steps: int | None) -> "subprocess.
         "seed": seed,
         "steps": cell.steps if steps is None else steps,
         "overrides": cell.overrides(),
+        "protocol": "paper",
         "out": str(path),
     }
     with open(path / "log.txt", "wb") as log:

@@ -32,6 +32,7 @@ def main(job: Mapping[str, Any]) -> None:
         seed=job["seed"],
         steps=job["steps"],
         overrides=job["overrides"],
+        protocol=job["protocol"],
     )
     agent = build_agent(spec)
     train(spec, agent, RunDirectory.create(Path(job["out"]), manifest(spec)), Nobody())

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import Any
 
+from ottrpo.core.checks import require
+
 LAST_TENTH = 0.9
 
 
@@ -42,6 +44,18 @@ class Score:
     evaluations: int
 
 
+def protocol_named(name: str, *, finite: bool) -> Protocol:
+    """The protocol ``name``, for finite problems or for others.
+
+    Raises:
+        ValueError: if there is no such protocol.
+    """
+    require(
+        name in PROTOCOLS, f"{name!r} is not a protocol; known: {', '.join(map(repr, PROTOCOLS))}"
+    )
+    return PROTOCOLS[name](finite=finite)
+
+
 def paper_protocol(*, finite: bool) -> Protocol:
     """Ten episodes an evaluation: 100 evaluations of finite problems, with sampled actions.
 
@@ -53,6 +67,15 @@ def paper_protocol(*, finite: bool) -> Protocol:
         return Protocol(name="paper", episodes=10, percents=every, deterministic=(False,))
     percents = (*range(5, 91, 5), *range(91, 101))
     return Protocol(name="paper", episodes=10, percents=percents, deterministic=(True, False))
+
+
+def quick_protocol(*, finite: bool) -> Protocol:
+    """Two episodes, four times: for trials, whose scores nobody reads."""
+    ways = (False,) if finite else (True, False)
+    return Protocol(name="quick", episodes=2, percents=(25, 50, 95, 100), deterministic=ways)
+
+
+PROTOCOLS = {"paper": paper_protocol, "quick": quick_protocol}
 
 
 def score(

@@ -14,7 +14,7 @@ from ottrpo.core.checks import require
 from ottrpo.envs import catalogue
 
 from . import provenance
-from .protocol import paper_protocol
+from .protocol import protocol_named
 from .registry import agent_by_key, agent_for
 from .spec import (
     RunSpec,
@@ -50,6 +50,7 @@ def plan_run(
     seed: int = 0,
     steps: int | None = None,
     overrides: Iterable[str] = (),
+    protocol: str = "paper",
 ) -> RunSpec:
     """Resolve what the user asked for into a run.
 
@@ -76,7 +77,7 @@ def plan_run(
         settings=settings,
         seed=seed,
         steps=total,
-        protocol=paper_protocol(finite=finite),
+        protocol=protocol_named(protocol, finite=finite),
     )
 
 
