@@ -64,8 +64,10 @@ def test_training_goes_on_as_if_it_had_not_stopped(advantage, tmp_path):
 def test_a_file_is_safetensors_and_json_only(trained, tmp_path):
     trained.save(tmp_path / "agent")
     with zipfile.ZipFile(tmp_path / "agent.zip") as bundle:
-        assert sorted(bundle.namelist()) == ["agent.json", "arrays.safetensors"]
-        data = json.loads(bundle.read("agent.json"))
+        assert bundle.namelist() == ["bundle.json", "data.json", "arrays.safetensors"]
+        assert bundle.testzip() is None
+        assert json.loads(bundle.read("bundle.json"))["kind"] == "OTTRPO"
+        data = json.loads(bundle.read("data.json"))
         with pytest.raises(ValueError, match=r".*"):
             pickletools.dis(bundle.read("arrays.safetensors"), out=io.StringIO())
     assert data["settings"]["n_sources"] == 2
@@ -104,7 +106,7 @@ def test_other_contents_are_refused(trained, tmp_path):
 
     path = tmp_path / "agent.zip"
     PPO("MlpPolicy", "Pendulum-v1", n_steps=8, batch_size=8, device="cpu").save(path)
-    with pytest.raises(ValueError, match="is not a saved agent"):
+    with pytest.raises(ValueError, match="is no bundle of ours"):
         OTTRPO.load(path)
     trained.save(path)
     with zipfile.ZipFile(path) as bundle:

@@ -45,7 +45,7 @@ def test_a_torn_last_line_is_dropped_and_an_edited_line_is_named(tmp_path):
 def test_a_run_is_finished_when_its_agent_is_there(tmp_path):
     run = RunDirectory.create(tmp_path, {})
     assert not run.finished
-    run.agent_path.with_suffix(".safetensors").write_bytes(b"")
+    run.agent_path.with_suffix(".zip").write_bytes(b"")
     assert run.finished
 
 

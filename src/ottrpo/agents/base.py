@@ -26,8 +26,9 @@ from ottrpo.deep.normaliser import ObservationNormaliser, RewardNormaliser, Runn
 from ottrpo.deep.observations import Encoded, observation_layout
 from ottrpo.deep.rollout import NonFiniteError, Rollout, collect
 from ottrpo.deep.update import Learner, all_finite, start
+from ottrpo.persistence import bundle
 
-from . import bundle, state
+from . import state
 from .environments import Watcher, fresh_env, made, name_of, source_of
 from .experience import Experience, merged
 from .predictor import Predictor, as_batch, channels_first, rows_of, with_axis
@@ -42,6 +43,7 @@ from .settings import (
     settings_of,
 )
 from .spaces import actions_of, as_schedule, space_from_data, space_to_data
+from .trees import flatten, unflatten
 
 Array = Any
 # gamma="auto": how many steps ahead it looks at least and at most
@@ -463,7 +465,6 @@ class DeepAgent(BaseAlgorithm):
             raise ValueError("exclude and include have no meaning here: a bundle is always whole")
         policy_class: Any = self.policy_class
         data = {
-            "agent": type(self).__name__,
             "policy": policy_class.__name__,
             "settings": self.settings(),
             "observation_space": space_to_data(self.observation_space),
@@ -471,7 +472,7 @@ class DeepAgent(BaseAlgorithm):
             "environment": None if self.env is None else name_of(self.env),
             "state": state.agent_data(self),
         }
-        bundle.write(path, state.agent_arrays(self), data)
+        bundle.write(path, type(self).__name__, state.agent_arrays(self), data)
 
     @classmethod
     def load(
@@ -498,9 +499,7 @@ class DeepAgent(BaseAlgorithm):
         """
         if print_system_info:
             raise ValueError("print_system_info is not supported; `ottrpo doctor` prints it")
-        arrays, data = bundle.read(path)
-        if data["agent"] != cls.__name__:
-            raise ValueError(f"{path} holds a {data['agent']}, not a {cls.__name__}")
+        arrays, data = bundle.read(path, cls.__name__)
         saved = data["settings"]
         unknown = sorted(set(settings) - set(saved))
         if unknown:
@@ -530,7 +529,7 @@ class DeepAgent(BaseAlgorithm):
         return {
             key: array
             for name, learner in self.learners().items()
-            for key, array in bundle.flatten(name, learner.networks).items()
+            for key, array in flatten(name, learner.networks).items()
         }
 
     def set_parameters(
@@ -543,7 +542,7 @@ class DeepAgent(BaseAlgorithm):
         """
         given = load_path_or_dict
         if not isinstance(given, Mapping):
-            saved, _ = bundle.read(given)
+            saved, _ = bundle.read(given, type(self).__name__)
             given = {k.replace(".networks", "", 1): v for k, v in saved.items() if ".networks" in k}
         known = self.get_parameters()
         unknown = sorted(set(given) - set(known))
@@ -552,7 +551,7 @@ class DeepAgent(BaseAlgorithm):
         self.set_learners(
             {
                 name: Learner(
-                    bundle.unflatten(name, learner.networks, given, exact=exact_match),
+                    unflatten(name, learner.networks, given, exact=exact_match),
                     learner.moments,
                 )
                 for name, learner in self.learners().items()

@@ -13,7 +13,7 @@ from ottrpo.deep.normaliser import RunningMoments
 from ottrpo.deep.observations import Encoded
 from ottrpo.deep.update import Learner
 
-from .bundle import flatten, unflatten
+from .trees import flatten, unflatten
 
 Arrays = dict[str, Any]
 

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 
 from ottrpo.core import FiniteProblem, violation
 from ottrpo.core.checks import Bools, Floats, distributions, require
+from ottrpo.persistence import bundle
 
-from . import bundle
-from .environments import as_problem, environment_spec
+from .environments import as_problem, environment_from_spec, environment_spec
 from .estimators import Estimates, estimate_occupancy, known_table
 from .mdp import FiniteMDP
 from .problem import Problem, Trajectories, within_mask
@@ -193,7 +193,7 @@ class TabularAgent(ABC):
             self.estimates.q_sa[:] = q_sa
 
     def save(self, path: str | Path) -> None:
-        """Write ``<path>.safetensors`` (tables) and ``<path>.json`` (everything else).
+        """Write the agent to one file of safetensors and JSON; ``.zip`` is added to a bare name.
 
         Training continued after `load` is the training that would have followed here.
         """
@@ -205,7 +205,6 @@ class TabularAgent(ABC):
         if self._simulator.allowed_sa is not None:
             arrays["allowed"] = self._simulator.allowed_sa
         data = {
-            "agent": self.name,
             "environment": self._environment,
             "problem": self.problem.name,
             "settings": self.settings.to_mapping(),
@@ -218,7 +217,7 @@ class TabularAgent(ABC):
             "update_rng": self._update_rng.bit_generator.state,
             "predict_rng": self._predict_rng.bit_generator.state,
         }
-        bundle.write(Path(path), arrays, data)
+        bundle.write(path, type(self).__name__, arrays, data)
 
     @classmethod
     def load(
@@ -230,17 +229,13 @@ class TabularAgent(ABC):
         """An agent that `save` wrote, ready to act, to be evaluated or to train on.
 
         Args:
-            path: as given to `save`, or either of the two files.
+            path: the file, or the directory of a run.
             env: needed if the agent was not trained on a registered environment.
             settings: replace saved ones; a radius that was a function has to be given again.
         """
-        arrays, data = bundle.read(Path(path))
-        require(
-            data.get("agent") == cls.name,
-            f"{path} holds an agent {data.get('agent')!r}, not {cls.name!r}",
-        )
+        arrays, data = bundle.read(path, cls.__name__)
         agent = cls(
-            bundle.environment(data) if env is None else env,
+            environment_from_spec(data["environment"], data["problem"]) if env is None else env,
             seed=data["seed"],
             **{**data["settings"], **settings},
         )

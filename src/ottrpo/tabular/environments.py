@@ -7,7 +7,7 @@ variants) becomes a `FiniteMDP`; any other with Discrete observations and action
 import copy
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -217,3 +217,13 @@ def environment_spec(env: "str | gym.Env[Any, Any] | Problem") -> dict[str, Any]
     except TypeError:
         return None
     return {"id": env.spec.id, "kwargs": kwargs}
+
+
+def environment_from_spec(spec: Mapping[str, Any] | None, problem: str) -> gym.Env[Any, Any]:
+    """The registered environment that `environment_spec` described."""
+    if spec is None:
+        raise ValueError(
+            f"the agent was trained on {problem!r}, which is not a registered environment; "
+            "give it: load(path, env=...)"
+        )
+    return catalogue.make(spec["id"], **spec["kwargs"])
