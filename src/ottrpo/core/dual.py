@@ -10,6 +10,7 @@ no tolerance anywhere. The candidates held just above it are the nearest map, th
 below it the farthest map, and the split t* between them spends the budget exactly.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, NamedTuple, final
@@ -47,6 +48,28 @@ class DualSolution:
     farthest_r: Any
 
 
+class _Held(NamedTuple):
+    """The line that each row holds now, and the gain at which its envelope ends."""
+
+    gain_r: Floats
+    cost_r: Floats
+    best_gain_r: Floats
+
+    def of(self, rows: Integers | slice) -> "_Held":
+        return _Held(self.gain_r[rows], self.cost_r[rows], self.best_gain_r[rows])
+
+
+class _Line(NamedTuple):
+    """The line that overtakes it, where, and the first candidate that lies on that line."""
+
+    breakpoint_r: Floats
+    cost_r: Floats
+    target_r: Integers
+
+    def of(self, rows: Integers | slice) -> "_Line":
+        return _Line(self.breakpoint_r[rows], self.cost_r[rows], self.target_r[rows])
+
+
 class _Passages(NamedTuple):
     """One passage per row at most: at ``breakpoint_e`` row ``row_e`` moves on to ``target_e``."""
 
@@ -67,6 +90,8 @@ class _Exhaustion(NamedTuple):
 SORT_AT_MOST = 4096
 # Passages sampled to guess where the budget runs out; the guess is always verified.
 PILOT = 2048
+# Entries that are worked on at a time: together with what is computed from them they fit a cache.
+BLOCK = 1 << 15
 
 
 def regularised_advantage(problem: DualProblem, multiplier: float) -> Floats:
@@ -226,29 +251,18 @@ def _walk(problem: DualProblem) -> tuple[Integers, Integers, _Exhaustion]:
     """
     nearest_r = problem.stay_r.copy()
     row_r = np.flatnonzero(problem.weight_r)
-    gain_kr = _columns(problem.gain_rk, row_r)
-    cost_kr = _columns(problem.cost_rk, row_r)
-    if problem.allowed_rk is not None:
-        gain_kr[~_columns(problem.allowed_rk, row_r)] = -np.inf  # below every envelope
-    nearest_r[row_r] = held_r = _best_free(gain_kr, cost_kr, nearest_r[row_r])
-    held_gain_r, held_cost_r = _pick(gain_kr.T, held_r), np.zeros(row_r.size)
-    limit_r = np.full(row_r.size, np.inf)
-    # an envelope ends where its best gain is reached
-    best_gain_r = gain_kr.max(axis=0) if row_r.size else held_gain_r
-    go = np.flatnonzero(held_gain_r < best_gain_r)
+    nearest_r[row_r], held, line = _start(problem, row_r)
+    go = np.flatnonzero(line.breakpoint_r > 0)
+    row_r, held, line = row_r[go], held.of(go), line.of(go)
 
     levels: list[_Passages] = []
     breakpoint_e, mass_e = np.empty(0), np.empty(0)
     exhaustion = _Exhaustion(0.0, 0.0, 0.0)
-    while go.size:
-        if go.size < row_r.size:
-            gain_kr, cost_kr = gain_kr.take(go, axis=1), cost_kr.take(go, axis=1)
-            row_r, limit_r, best_gain_r = row_r[go], limit_r[go], best_gain_r[go]
-            held_gain_r, held_cost_r = held_gain_r[go], held_cost_r[go]
-        slope_r, cost_r, on_line_kr = _next_lines(gain_kr, cost_kr, held_gain_r, held_cost_r)
+    limit_r = np.full(row_r.size, np.inf)
+    while row_r.size:
         # rounding must not let a later passage of a row come before an earlier one, nor invent one
-        limit_r = np.minimum(slope_r, limit_r)
-        mass_r = np.where(limit_r > 0, problem.weight_r[row_r] * (cost_r - held_cost_r), 0.0)
+        limit_r = np.minimum(line.breakpoint_r, limit_r)
+        mass_r = np.where(limit_r > 0, problem.weight_r[row_r] * (line.cost_r - held.cost_r), 0.0)
         breakpoint_e = np.concatenate([breakpoint_e, limit_r])
         mass_e = np.concatenate([mass_e, mass_r])
         exhaustion = _exhaust(breakpoint_e, mass_e, problem.radius)
@@ -256,10 +270,14 @@ def _walk(problem: DualProblem) -> tuple[Integers, Integers, _Exhaustion]:
         kept_e = breakpoint_e >= exhaustion.multiplier
         breakpoint_e, mass_e = breakpoint_e[kept_e], mass_e[kept_e]
         go = np.flatnonzero((limit_r >= exhaustion.multiplier) & (limit_r > 0))
-        target_r = on_line_kr.take(go, axis=1).argmax(axis=0)
-        levels.append(_Passages(row_r[go], target_r, limit_r[go]))
-        held_gain_r[go], held_cost_r[go] = gain_kr[target_r, go], cost_r[go]
-        go = go[held_gain_r[go] < best_gain_r[go]]
+        row_r, held, line, limit_r = row_r[go], held.of(go), line.of(go), limit_r[go]
+        levels.append(_Passages(row_r, line.target_r, limit_r))
+        held = _Held(problem.gain_rk[row_r, line.target_r], line.cost_r, held.best_gain_r)
+        # an envelope ends where its best gain is reached
+        go = np.flatnonzero(held.gain_r < held.best_gain_r)
+        row_r, held, limit_r = row_r[go], held.of(go), limit_r[go]
+        if row_r.size:
+            line = _next_line(problem, row_r, held)
     for row_e, target_e, breakpoint_e in levels:
         above = breakpoint_e > exhaustion.multiplier
         nearest_r[row_e[above]] = target_e[above]
@@ -270,31 +288,61 @@ def _walk(problem: DualProblem) -> tuple[Integers, Integers, _Exhaustion]:
     return nearest_r, farthest_r, exhaustion
 
 
-def _columns(value_rk: NDArray[Any], row_r: Integers) -> NDArray[Any]:
-    """The given rows, candidates first: what is done for all rows then runs through memory."""
-    rows = value_rk if row_r.size == len(value_rk) else value_rk[row_r]
-    return np.array(rows.T, order="C")
+def _blocks(problem: DualProblem, row_r: Integers) -> Iterator[tuple[slice, Floats, Floats]]:
+    """Gains and costs of the given rows, candidates first, a few rows at a time.
+
+    What is done for all rows then runs along memory, and in the processor's cache: the time per
+    entry does not grow with the problem.
+    """
+    step = max(1, BLOCK // problem.candidates)
+    whole = row_r.size == problem.rows
+    for start in range(0, max(row_r.size, 1), step):  # one block even of no rows
+        part = slice(start, start + step)
+        rows = part if whole else row_r[part]
+        gain_kr = problem.gain_rk[rows].T.copy("C")
+        cost_kr = problem.cost_rk[rows].T.copy("C")
+        if problem.allowed_rk is not None:
+            gain_kr[~problem.allowed_rk[rows].T] = -np.inf  # below every envelope
+        yield part, gain_kr, cost_kr
 
 
-def _next_lines(
-    gain_kr: Floats, cost_kr: Floats, held_gain_r: Floats, held_cost_r: Floats
-) -> tuple[Floats, Floats, Bools]:
-    """For each row the line that first overtakes the held one as λ falls.
+def _start(problem: DualProblem, row_r: Integers) -> tuple[Integers, _Held, _Line]:
+    """At λ = ∞: the free candidate that each row holds, and the line that overtakes it first."""
+    target_r, held, lines = problem.stay_r[row_r], [], []
+    for part, gain_kr, cost_kr in _blocks(problem, row_r):
+        target_r[part] = free_r = _best_free(gain_kr, cost_kr, target_r[part])
+        held.append(_Held(_pick(gain_kr.T, free_r), np.zeros(free_r.size), gain_kr.max(axis=0)))
+        lines.append(_overtaking(gain_kr, cost_kr, held[-1]))
+    return target_r, _Held(*_joined(held)), _Line(*_joined(lines))
+
+
+def _next_line(problem: DualProblem, row_r: Integers, held: _Held) -> _Line:
+    """For each row the line that overtakes the held one first as λ falls."""
+    blocks = _blocks(problem, row_r)
+    return _Line(*_joined([_overtaking(gain, cost, held.of(part)) for part, gain, cost in blocks]))
+
+
+def _joined(parts: Sequence[tuple[NDArray[Any], ...]]) -> Iterator[NDArray[Any]]:
+    return map(np.concatenate, zip(*parts, strict=True)) if len(parts) > 1 else iter(parts[0])
+
+
+def _overtaking(gain_kr: Floats, cost_kr: Floats, held: _Held) -> _Line:
+    """As `_next_line`, for a block; both tables are used up.
 
     Where several lines meet in one point the dearest is taken: it comes out on top below it.
-
-    Returns:
-        the breakpoint, the line's cost, and which candidates lie on that line.
     """
-    extra_kr = cost_kr - held_cost_r
+    gain_kr -= held.gain_r
+    extra_kr = cost_kr - held.cost_r
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        slope_kr = (gain_kr - held_gain_r) / extra_kr
+        slope_kr = np.divide(gain_kr, extra_kr, out=gain_kr)
     slope_kr[extra_kr <= 0] = -np.inf
     slope_r = slope_kr.max(axis=0)
-    on_line_kr = slope_kr == slope_r
-    cost_r = np.where(on_line_kr, cost_kr, -1.0).max(axis=0)
-    on_line_kr &= cost_kr == cost_r
-    return slope_r, cost_r, on_line_kr
+    cost_kr[slope_kr != slope_r] = -1.0
+    cost_r = cost_kr.max(axis=0)
+    # the first on that line; numpy's own argmax is slow along this axis
+    rank_k = np.arange(len(cost_kr), 0, -1)[:, None]
+    target_r = len(cost_kr) - ((cost_kr == cost_r) * rank_k).max(axis=0)
+    return _Line(slope_r, cost_r, target_r)
 
 
 def _best_free(gain_kr: Floats, cost_kr: Floats, stay_r: Integers) -> Integers:
