@@ -59,8 +59,15 @@ def write(path: Place, kind: str, arrays: Mapping[str, ArrayLike], data: Mapping
         write_atomically(_with_ending(Path(path)), content)
 
 
-def read(path: Place, kind: str) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
+def read(
+    path: Place, kind: str, *, follow: bool = True
+) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
     """The arrays and the data of a bundle; the directory of a run stands for the agent in it.
+
+    Args:
+        path: which; a name without an ending may stand for one with ``.zip``.
+        kind: what it must hold.
+        follow: whether ``path`` may be a symbolic link.
 
     Raises:
         BundleError: if there is none, it is of another kind or version, or it is not exactly
@@ -68,7 +75,7 @@ def read(path: Place, kind: str) -> tuple[dict[str, np.ndarray[Any, Any]], dict[
     """
     name = "the given file" if isinstance(path, io.BufferedIOBase) else _printable(path)
     try:
-        members = container.unpack(_bytes(path), LIMITS)
+        members = container.unpack(_bytes(path, follow), LIMITS)
         found = _kind_of(members)
         arrays, data = _arrays(members[ARRAYS]), strict_json.loads(members[DATA])
         if not isinstance(data, dict):
@@ -153,7 +160,7 @@ def _require_usual(name: str, entry: Any) -> None:
         raise ValueError(f"the array {shown(name)} has the shape {shown(shape)}")
 
 
-def _bytes(path: Place) -> bytes:
+def _bytes(path: Place, follow: bool) -> bytes:
     if isinstance(path, io.BufferedIOBase):
         content = path.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
@@ -163,7 +170,7 @@ def _bytes(path: Place) -> bytes:
     if place.is_dir():
         # whoever names a file may name a link; what lies in a directory must be the file itself
         return read_plain(place / RUN_AGENT, MAX_BYTES, follow=False)
-    return read_plain(place if place.exists() else _with_ending(place), MAX_BYTES)
+    return read_plain(place if place.exists() else _with_ending(place), MAX_BYTES, follow=follow)
 
 
 def _with_ending(path: Path) -> Path:

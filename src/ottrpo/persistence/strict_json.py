@@ -13,7 +13,7 @@ import numpy as np
 
 JSON = None | bool | int | float | str | list[Any] | dict[str, Any]
 MAX_BYTES = 8 * 2**20  # some ten times this in memory, at worst
-MAX_DEPTH = 32  # ours has ten levels
+MAX_DEPTH = 64  # a checkpoint has some ten levels
 MAX_DIGITS = 100  # the state of a random generator has 39; a million digits take minutes
 NON_FINITE = "__float__"
 _NON_FINITE_VALUES = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}

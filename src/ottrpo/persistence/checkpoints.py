@@ -1,0 +1,121 @@
+"""The checkpoints of a run: the last two are kept, and a damaged one falls back to the other."""
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from . import bundle
+from .bundle import BundleError
+from .files import remove_drafts
+
+KEPT = 2
+_NAME = re.compile(r"step-(\d{15})\.zip")
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Checkpoint:
+    """What was saved at a step."""
+
+    step: int
+    arrays: dict[str, np.ndarray[Any, Any]]
+    data: dict[str, Any]
+    path: Path
+
+
+@final
+class Checkpoints:
+    """A folder of checkpoints; whoever writes into it holds the lock of the run.
+
+    Args:
+        folder: where; it is made when the first checkpoint is written.
+        kind: what is saved in them, as `bundle.write` wants it.
+
+    Raises:
+        ValueError: if ``folder`` is a symbolic link, which could lead anywhere, or no folder.
+    """
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.folder, self.kind = Path(folder), kind
+        self._require_folder()
+
+    def write(self, step: int, arrays: Mapping[str, ArrayLike], data: Mapping[str, Any]) -> Path:
+        """Save a checkpoint, then forget all but the newest good one before it.
+
+        Raises:
+            ValueError: if something can't be saved.
+            OSError: if the disk is full or refuses; earlier checkpoints are untouched.
+        """
+        self._require_folder()
+        path = self.folder / f"step-{step:015d}.zip"
+        bundle.write(path, self.kind, arrays, {"step": step, "state": data})
+        self._tidy(step)
+        return path
+
+    def latest(self) -> Checkpoint | None:
+        """The newest good checkpoint, or None if none was ever written.
+
+        A damaged one is warned about, and the one before it is taken.
+
+        Raises:
+            ValueError: if there are checkpoints and all are damaged.
+        """
+        complaint = ""
+        for step, path in self._found():
+            try:
+                checkpoint = self._read(step, path)
+            except (ValueError, OSError) as error:
+                complaint = complaint or str(error)
+                continue
+            if complaint:
+                warnings.warn(
+                    f"{complaint}; using the one of step {step:,} before it", stacklevel=2
+                )
+            return checkpoint
+        if complaint:
+            raise ValueError(f"no checkpoint in {self.folder} can be used: {complaint}")
+        return None
+
+    def _read(self, step: int, path: Path) -> Checkpoint:
+        arrays, data = bundle.read(path, self.kind, follow=False)
+        state = data.get("state")
+        if data.get("step") != step or not isinstance(state, dict):
+            raise BundleError(f"{path} does not hold the checkpoint that its name says")
+        return Checkpoint(step, arrays, state, path)
+
+    def _found(self) -> Iterator[tuple[int, Path]]:
+        """All checkpoints, newest first."""
+        if self.folder.is_dir():
+            for path in sorted(self.folder.iterdir(), reverse=True):
+                if match := _NAME.fullmatch(path.name):
+                    yield int(match[1]), path
+
+    def _tidy(self, newest: int) -> None:
+        """Keep the newest and good ones before it; what lies after it was abandoned."""
+        good = 1
+        for step, path in self._found():
+            if step == newest or (step < newest and good < KEPT and self._is_good(step, path)):
+                good += step != newest
+                continue
+            with suppress(OSError):  # the new one is safe; the next write tries again
+                path.unlink()
+        with suppress(OSError):
+            remove_drafts(self.folder)
+
+    def _is_good(self, step: int, path: Path) -> bool:
+        try:
+            self._read(step, path)
+        except (ValueError, OSError):
+            return False
+        return True
+
+    def _require_folder(self) -> None:
+        if self.folder.is_symlink() or (self.folder.exists() and not self.folder.is_dir()):
+            raise ValueError(f"{self.folder} must be a folder of its own, not a link or a file")
