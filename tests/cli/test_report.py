@@ -2,11 +2,14 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
 from ottrpo.cli import main
 
+ROOT = Path(__file__).parents[2]
+STATISTICS = {"mean", "std_seeds", "std_time", "iqm", "ci_low", "ci_high", "seeds"}
 CELL = {"environment": "Hopper-v5", "agent": "ottrpo", "config": "default", "label": ""}
 
 
@@ -15,8 +18,8 @@ def results(tmp_path):
     folder = tmp_path / "results" / "control"
     folder.mkdir(parents=True)
     cells = {
-        "here": CELL | {"trained_steps": 100},
-        "Swimmer-v5__ottrpo__default": CELL | {"trained_steps": None},
+        "here": CELL | {"trained_steps": 100, "resolved": {"radius": 0.1}},
+        "Swimmer-v5__ottrpo__default": CELL | {"environment": "Swimmer-v5", "trained_steps": None},
     }
     (folder / "manifest.json").write_text(json.dumps({"cells": cells}))
     lines = ["seed,mark,timestep,deterministic,train_seconds,returns"]
@@ -34,11 +37,28 @@ def results(tmp_path):
 def test_numbers_for_machines(results, capsys):
     assert main(["report", "--results", str(results), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["control"]["Hopper-v5"]["ottrpo"]["default"]
-    assert (found["mean"], found["seeds"], found["actions"]) == (16.0, 4, "deterministic")
-    assert found["iqm"] == 16.0
+    assert set(found) == STATISTICS
+    assert (found["mean"], found["seeds"], found["iqm"]) == (16.0, 4, 16.0)
     assert found["ci_low"] <= found["iqm"] <= found["ci_high"]
-    assert {"std_seeds", "std_time"} <= set(found)
-    assert found["sampled"]["mean"] == 15.0
+    assert main(["report", "--results", str(results), "--json", "--sampled"]) == 0
+    found = json.loads(capsys.readouterr().out)["control"]["Hopper-v5"]["ottrpo"]["default"]
+    assert found["mean"] == 15.0
+
+
+def test_a_cell_without_runs_has_no_numbers(results, capsys):
+    assert main(["report", "control", "--results", str(results), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["control"]["Swimmer-v5"]["ottrpo"]["default"]
+    assert found == {**dict.fromkeys(STATISTICS), "seeds": 0}
+
+
+def test_every_kept_study_has_the_same_shape(capsys):
+    assert main(["report", "--results", str(ROOT / "results"), "--json"]) == 0
+    studies = json.loads(capsys.readouterr().out)
+    assert {"control", "tabular-default", "taxi-costs"} <= set(studies)
+    for environments in studies.values():
+        for agents in environments.values():
+            for configs in agents.values():
+                assert all(set(statistics) == STATISTICS for statistics in configs.values())
 
 
 def test_a_table_for_people(results, capsys, monkeypatch):

@@ -13,7 +13,7 @@ from .options import Mistake, mistakes
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Print the scores of studies, computed from their results alone.
+    """Tell the scores of studies, computed from their results alone.
 
     Scores are means over the evaluations of the last tenth of training; seeds are the unit.
     """
@@ -24,31 +24,51 @@ class Report:
     """where the results are"""
     json: bool = False
     """print one object: study, environment, agent, configuration, statistics"""
+    sampled: bool = False
+    """with --json: of sampled actions where both ways to act were evaluated"""
 
     def run(self) -> int:
         """Read, count, tell."""
-        from ottrpo.reports.scores import study_scores
-        from ottrpo.reports.tables import as_data, study_names, terminal_table
+        chosen = self._chosen()
+        if self.sampled and not self.json:
+            raise Mistake("--sampled goes with --json; the other reports show both ways to act")
+        if self.json:
+            self._print_json(chosen)
+        else:
+            self._print_tables(chosen)
+        return 0
+
+    def _chosen(self) -> list[str]:
+        from ottrpo.reports.results import study_names
 
         with mistakes():
             known = study_names(self.results)
-        if self.study is not None and self.study not in known:
+        if self.study is None:
+            return known
+        if self.study not in known:
             close = get_close_matches(self.study, known, n=1)
             hint = f"did you mean {close[0]!r}? " if close else ""
             raise Mistake(
                 f"{self.results} has no results of {self.study!r}; {hint}"
                 f"known: {', '.join(known) or 'none'}"
             )
-        chosen = known if self.study is None else [self.study]
-        if self.json:
-            with mistakes():
-                print(
-                    json.dumps(
-                        {name: as_data(study_scores(self.results / name)) for name in chosen}
-                    )
-                )
-            return 0
+        return [self.study]
+
+    def _print_json(self, chosen: list[str]) -> None:
+        from ottrpo.reports.results import read_study
+        from ottrpo.reports.tables import as_data
+
+        with mistakes():
+            data = {
+                name: as_data(read_study(self.results / name), sampled=self.sampled)
+                for name in chosen
+            }
+        print(json.dumps(data, allow_nan=False))
+
+    def _print_tables(self, chosen: list[str]) -> None:
         from rich.console import Console
+
+        from ottrpo.reports.tables import terminal_table
 
         console = Console()
         if not console.is_terminal:
@@ -56,4 +76,3 @@ class Report:
         for name in chosen:
             with mistakes():
                 console.print(terminal_table(name, self.results / name))
-        return 0

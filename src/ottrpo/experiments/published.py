@@ -1,7 +1,9 @@
 """The paper's printed numbers, read from the tables under ``paper_tables/``."""
 
 import csv
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from ottrpo.envs import catalogue
@@ -17,6 +19,13 @@ class Published:
     spread: float
 
 
+@cache
+def table(name: str) -> tuple[Mapping[str, str], ...]:
+    """The rows of the paper's table ``name``, typed once under ``paper_tables/``."""
+    with open(TABLES / f"{name}.csv", newline="", encoding="utf-8") as file:
+        return tuple(csv.DictReader(file))
+
+
 def trained_score(environment: str, agent: str) -> Published | None:
     """What the paper prints for ``agent`` on ``environment`` (tab:trained:scores), if anything.
 
@@ -24,8 +33,7 @@ def trained_score(environment: str, agent: str) -> Published | None:
     Published(score=2939.0, spread=162.0)
     """
     paper_id = catalogue.paper_id(environment)
-    with open(TABLES / "tab_trained_scores.csv", newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            if (row["environment"], row["algorithm"]) == (paper_id, agent):
-                return Published(float(row["score"]), float(row["spread"]))
+    for row in table("tab_trained_scores"):
+        if (row["environment"], row["algorithm"]) == (paper_id, agent):
+            return Published(float(row["score"]), float(row["spread"]))
     return None

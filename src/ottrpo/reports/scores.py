@@ -5,19 +5,15 @@ the unit: the score of a cell is the mean over seeds of each seed's score. Two s
 over seeds and over time, because the paper does not say which one it prints.
 """
 
-import csv
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, pstdev, stdev
 
 import numpy as np
 
-from ottrpo.experiments.protocol import LAST_TENTH
-from ottrpo.experiments.published import trained_score
+from ottrpo.experiments.published import Published, trained_score
 
-from .statistics import REPORT_SEED, bootstrap_interval, interquartile_mean
+from .results import CellResult, read_study
+from .statistics import REPORT_SEED, bootstrap_interval, interquartile_mean, trained_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +21,7 @@ class CellScore:
     """The score of one cell of a study, acting in one way.
 
     Attributes:
+        study: its name.
         cell: its name in the study.
         environment: its id.
         agent: its name.
@@ -38,10 +35,12 @@ class CellScore:
         lowest: score of the worst seed.
         highest: score of the best seed.
         seeds: how many.
+        by_seed: the score of every seed.
         steps: of training.
-        paper: what the paper prints for this agent and environment, if anything.
+        published: what the paper prints for this agent and environment, if anything.
     """
 
+    study: str
     cell: str
     environment: str
     agent: str
@@ -55,100 +54,62 @@ class CellScore:
     lowest: float
     highest: float
     seeds: int
+    by_seed: dict[int, float]
     steps: int
-    paper: float | None
+    published: Published | None
+
+    @property
+    def paper(self) -> float | None:
+        """The paper's score."""
+        return None if self.published is None else self.published.score
+
+    @property
+    def actions(self) -> str:
+        """The way to act, in a word."""
+        return "deterministic" if self.deterministic else "sampled"
 
 
 def study_scores(folder: Path) -> list[CellScore]:
     """The scores of every cell that has finished runs, in the order of the manifest."""
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    return [score for cell in read_study(folder).cells for score in cell_scores(cell)]
+
+
+def cell_scores(cell: CellResult) -> list[CellScore]:
+    """One score per way to act, the deterministic one first; none if no run has finished."""
+    if cell.steps is None:
+        return []
     scores = []
-    for name, cell in manifest["cells"].items():
-        path = folder / f"{name}.csv"
-        if not path.exists():
-            continue
-        rows = _read(path)
-        for deterministic in (True, False):
-            returns = _last_tenth(rows, cell["trained_steps"], deterministic=deterministic)
-            if returns:
-                paper = trained_score(cell["environment"], cell["agent"])
-                scores.append(
-                    _score(
-                        returns,
-                        name,
-                        environment=cell["environment"],
-                        agent=cell["agent"],
-                        label=cell["label"] or cell["config"],
-                        deterministic=deterministic,
-                        steps=cell["trained_steps"],
-                        paper=None if paper is None else paper.score,
-                    )
-                )
+    for deterministic, curves in cell.curves.items():
+        try:
+            trained = trained_scores(curves.mark_t, curves.return_nt, cell.steps)
+        except ValueError as error:
+            raise ValueError(f"{cell.study}, {cell.name}: {error}") from error
+        score_n = trained.score_n
+        scores.append(
+            CellScore(
+                study=cell.study,
+                cell=cell.name,
+                environment=cell.environment,
+                agent=cell.agent,
+                label=cell.title,
+                deterministic=deterministic,
+                mean=float(score_n.mean()),
+                std_seeds=float(score_n.std(ddof=1)) if score_n.size > 1 else 0.0,
+                std_time=trained.std_time,
+                iqm=interquartile_mean(score_n),
+                interval=bootstrap_interval(score_n, rng=np.random.default_rng(REPORT_SEED)),
+                lowest=float(score_n.min()),
+                highest=float(score_n.max()),
+                seeds=score_n.size,
+                by_seed=dict(zip(curves.seed_n, score_n.tolist(), strict=True)),
+                steps=cell.steps,
+                published=trained_score(cell.environment, cell.agent),
+            )
+        )
     return scores
 
 
-def missing_cells(folder: Path) -> list[str]:
-    """The cells of a study that have no finished run."""
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    return [name for name in manifest["cells"] if not (folder / f"{name}.csv").exists()]
-
-
-def violations(folder: Path) -> dict[str, tuple[int, int]]:
-    """For each cell: updates that spent more than their radius, and all updates."""
-    counted: dict[str, tuple[int, int]] = {}
-    with open(folder / "runs.csv", newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            over, updates = counted.get(row["cell"], (0, 0))
-            counted[row["cell"]] = over + int(row["violations"]), updates + int(row["updates"])
-    return counted
-
-
-def _read(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def _last_tenth(
-    rows: Sequence[dict[str, str]], steps: int, *, deterministic: bool
-) -> dict[int, dict[int, float]]:
-    """Seed -> mark -> mean return of the evaluation."""
-    returns: dict[int, dict[int, float]] = {}
-    for row in rows:
-        wanted = bool(int(row["deterministic"])) == deterministic
-        if wanted and int(row["mark"]) > LAST_TENTH * steps:
-            mean = fmean(map(float, row["returns"].split()))
-            returns.setdefault(int(row["seed"]), {})[int(row["mark"])] = mean
-    return returns
-
-
-def _score(
-    returns: dict[int, dict[int, float]],
-    cell: str,
-    *,
-    environment: str,
-    agent: str,
-    label: str,
-    deterministic: bool,
-    steps: int,
-    paper: float | None,
-) -> CellScore:
-    by_seed = [fmean(marks.values()) for marks in returns.values()]
-    common = set.intersection(*(set(marks) for marks in returns.values()))
-    curve = [fmean(marks[mark] for marks in returns.values()) for mark in sorted(common)]
-    return CellScore(
-        cell=cell,
-        environment=environment,
-        agent=agent,
-        label=label,
-        deterministic=deterministic,
-        mean=fmean(by_seed),
-        std_seeds=stdev(by_seed) if len(by_seed) > 1 else 0.0,
-        std_time=pstdev(curve) if curve else 0.0,
-        iqm=interquartile_mean(by_seed),
-        interval=bootstrap_interval(by_seed, rng=np.random.default_rng(REPORT_SEED)),
-        lowest=min(by_seed),
-        highest=max(by_seed),
-        seeds=len(by_seed),
-        steps=steps,
-        paper=paper,
-    )
+def first_score(cell: CellResult) -> CellScore | None:
+    """The score that stands for a cell: of deterministic actions where they were evaluated."""
+    scores = cell_scores(cell)
+    return scores[0] if scores else None

@@ -1,83 +1,52 @@
 """The scores of studies as data, as a table for the terminal and as Markdown."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottrpo.core.checks import require
-
-from .scores import CellScore, missing_cells, study_scores, violations
+from .results import CellResult, StudyResult, read_study
+from .scores import CellScore, cell_scores
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-_STATISTICS = ("mean", "std_seeds", "std_time", "iqm", "lowest", "highest", "seeds", "steps")
+MISSING = "no finished run"
+_COLUMNS = ("mean", "± seeds", "± time", "IQM", "95 %", "lowest", "seeds", "over ε", "paper")
 
 
-def study_names(results: Path) -> list[str]:
-    """The studies that have results."""
-    require(results.is_dir(), f"there is no directory {results}")
-    return sorted(path.parent.name for path in results.glob("*/manifest.json"))
-
-
-def as_data(scores: Sequence[CellScore]) -> dict[str, Any]:
-    """Environment -> agent -> label -> statistics.
+def as_data(study: StudyResult, *, sampled: bool = False) -> dict[str, Any]:
+    """Environment -> agent -> configuration -> statistics; a cell without runs has none.
 
     Where a study evaluated both ways to act, the statistics are those of deterministic actions
-    and those of sampled ones stand under ``sampled``.
+    unless ``sampled``.
     """
     data: dict[str, Any] = {}
-    for score in scores:
-        kind = "deterministic" if score.deterministic else "sampled"
-        plain = asdict(score)
-        numbers = {name: plain[name] for name in _STATISTICS}
-        numbers |= {"ci_low": score.interval[0], "ci_high": score.interval[1]}
-        numbers |= {"actions": kind, "paper": score.paper}
-        labels = data.setdefault(score.environment, {}).setdefault(score.agent, {})
-        if score.label in labels:
-            labels[score.label][kind] = numbers
-        else:
-            labels[score.label] = numbers
+    for cell in study.cells:
+        scores = cell_scores(cell)
+        score = (scores[-1] if sampled else scores[0]) if scores else None
+        agents = data.setdefault(cell.environment, {})
+        agents.setdefault(cell.agent, {})[cell.title] = _statistics(score)
     return data
 
 
 def terminal_table(study: str, folder: Path) -> "Table":
     """All cells of a study, one line each and way to act."""
     from rich.table import Table
+    from rich.text import Text
 
-    over = violations(folder)
-    table = Table(title=study)
-    for column in ("environment", "agent", "cell", "actions"):
+    table = Table(title=Text(study))
+    for column in ("environment", "agent", "configuration", "actions"):
         table.add_column(column)
-    for column in (
-        "mean",
-        "± seeds",
-        "± time",
-        "IQM",
-        "95 %",
-        "lowest",
-        "seeds",
-        "over ε",
-        "paper",
-    ):
+    for column in _COLUMNS:
         table.add_column(column, justify="right")
-    for score in study_scores(folder):
-        count, updates = over.get(score.cell, (0, 0))
-        table.add_row(
-            score.environment,
-            score.agent,
-            score.label,
-            "deterministic" if score.deterministic else "sampled",
-            *map(number, (score.mean, score.std_seeds, score.std_time, score.iqm)),
-            f"{number(score.interval[0])} to {number(score.interval[1])}",
-            number(score.lowest),
-            str(score.seeds),
-            f"{100 * count / updates:.1f} %" if updates else "-",
-            "-" if score.paper is None else f"{score.paper:,.0f}",
-        )
-    for name in missing_cells(folder):
-        table.add_row(*name.split("__"), "no finished run")
+    for cell in read_study(folder).cells:
+        # Text: a name in square brackets is no markup
+        who = [Text(part) for part in (cell.environment, cell.agent, cell.title)]
+        scores = cell_scores(cell)
+        for score in scores:
+            table.add_row(*who, score.actions, *_numbers(score, cell))
+        if not scores:
+            table.add_row(*who, MISSING)
     return table
 
 
@@ -89,6 +58,17 @@ def number(value: float) -> str:
     """
     digits = 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
     return f"{value:,.{digits}f}"
+
+
+def violations(cell: CellResult) -> tuple[int, int]:
+    """Updates that spent more than their radius, and all updates, over all seeds."""
+    return sum(run.violations for run in cell.runs), sum(run.updates for run in cell.runs)
+
+
+def violation_share(cell: CellResult) -> str:
+    """The share of updates over the radius; a dash for agents without one."""
+    over, updates = violations(cell)
+    return f"{100 * over / updates:.1f} %" if updates and cell.has_region else "-"
 
 
 def markdown_table(scores: Sequence[CellScore]) -> str:
@@ -112,3 +92,29 @@ def markdown_table(scores: Sequence[CellScore]) -> str:
             f"| {number(first.lowest)} | {first.seeds} | {paper} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _statistics(score: CellScore | None) -> dict[str, float | int | None]:
+    if score is None:
+        names = ("mean", "std_seeds", "std_time", "iqm", "ci_low", "ci_high")
+        return {**dict.fromkeys(names), "seeds": 0}
+    return {
+        "mean": score.mean,
+        "std_seeds": score.std_seeds,
+        "std_time": score.std_time,
+        "iqm": score.iqm,
+        "ci_low": score.interval[0],
+        "ci_high": score.interval[1],
+        "seeds": score.seeds,
+    }
+
+
+def _numbers(score: CellScore, cell: CellResult) -> list[str]:
+    return [
+        *map(number, (score.mean, score.std_seeds, score.std_time, score.iqm)),
+        f"{number(score.interval[0])} to {number(score.interval[1])}",
+        number(score.lowest),
+        str(score.seeds),
+        violation_share(cell),
+        "-" if score.paper is None else f"{score.paper:,.0f}",
+    ]

@@ -5,27 +5,21 @@ the trained policies, computed instead of sampled, and the share of updates that
 their radius, by our own audit and by POT.
 """
 
-import csv
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
-
-from ottrpo.core.checks import Floats
 from ottrpo.envs import catalogue
 
+from .figures import families, save_panels
+from .results import AUDITS, read_rows, read_study
 from .scores import CellScore, study_scores
 
 TABLE = "table.md"
 CURVES = "curves.png"
-COLUMNS = 3
+_COUNTS = ("updates", "audited", "violations", "pot_checked", "pot_violations")
+_COLUMNS = ("cell", "exact_return", *_COUNTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,36 +53,36 @@ def write_study(folder: Path) -> list[Path]:
 
 
 def study_audits(folder: Path) -> dict[str, CellAudit]:
-    """The audits of a study, by cell."""
+    """The audits of a study, by cell; none if its agents are not audited."""
+    path = folder / AUDITS
     by_cell: dict[str, list[dict[str, str]]] = {}
-    with open(folder / "audits.csv", newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
+    if path.is_file():
+        for _, row in read_rows(path, _COLUMNS):
             by_cell.setdefault(row["cell"], []).append(row)
+    try:
+        return {name: _audit(rows) for name, rows in by_cell.items()}
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
-    def total(rows: Sequence[dict[str, str]], key: str) -> int:
+
+def _audit(rows: Sequence[dict[str, str]]) -> CellAudit:
+    def total(key: str) -> int:
         return sum(int(row[key]) for row in rows)
 
-    return {
-        name: CellAudit(
-            exact_return=fmean(float(row["exact_return"]) for row in rows),
-            lowest_exact_return=min(float(row["exact_return"]) for row in rows),
-            updates=total(rows, "updates"),
-            audited=total(rows, "audited"),
-            violations=total(rows, "violations"),
-            pot_checked=total(rows, "pot_checked"),
-            pot_violations=total(rows, "pot_violations"),
-        )
-        for name, rows in by_cell.items()
-    }
+    exact = [float(row["exact_return"]) for row in rows]
+    return CellAudit(
+        exact_return=fmean(exact),
+        lowest_exact_return=min(exact),
+        updates=total("updates"),
+        audited=total("audited"),
+        violations=total("violations"),
+        pot_checked=total("pot_checked"),
+        pot_violations=total("pot_violations"),
+    )
 
 
 def study_table(folder: Path) -> str:
     """The study as a Markdown table, one line per cell."""
-    cells = _manifest(folder)["cells"]
-    names = {
-        (cell["environment"], cell["agent"], cell["label"] or cell["config"]): name
-        for name, cell in cells.items()
-    }
     audits = study_audits(folder)
     lines = [
         "| environment | agent | configuration | seeds | score | ± seeds | ± time | lowest seed "
@@ -96,9 +90,10 @@ def study_table(folder: Path) -> str:
         "| by POT | paper |",
         "|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    for score in study_scores(folder):
-        audit = audits[names[score.environment, score.agent, score.label]]
-        lines.append("| " + " | ".join(_cells(score, audit)) + " |")
+    lines += [
+        "| " + " | ".join(_cells(score, audits[score.cell])) + " |"
+        for score in study_scores(folder)
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -106,58 +101,8 @@ def draw_curves(folder: Path, path: Path) -> None:
     """Mean return against steps, ± one standard deviation over seeds; a panel per family of cells.
 
     The dotted line is the best possible return.
-    A family is one environment, agent and configuration; its cells differ in what their labels
-    say, such as the radius or the cost.
     """
-    families: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
-    for name, cell in _manifest(folder)["cells"].items():
-        if (folder / f"{name}.csv").is_file():
-            key = (cell["environment"], cell["agent"], cell["config"])
-            label = (cell["label"] or cell["config"]).removeprefix(cell["config"]).strip()
-            families.setdefault(key, []).append((name, label or cell["config"]))
-    rows = -(-len(families) // COLUMNS)
-    width = min(COLUMNS, len(families))
-    figure = Figure(figsize=(5.2 * width, 3.8 * rows), layout="constrained")
-    FigureCanvasAgg(figure)  # draws without a display
-    for i, (family, members) in enumerate(families.items(), start=1):
-        axes = figure.add_subplot(rows, width, i)
-        _draw_family(axes, folder, members)
-        best = catalogue.optimum(family[0])
-        if best is not None:
-            axes.axhline(best, linestyle=":", color="0.4", linewidth=1)
-        axes.set_title(" · ".join(family), fontsize=9)
-    figure.savefig(path, dpi=110)
-
-
-def _draw_family(axes: Any, folder: Path, members: Sequence[tuple[str, str]]) -> None:
-    lowest = np.inf
-    for name, label in members:
-        mark_t, return_nt = _curves(folder / f"{name}.csv")
-        mean_t, std_t = return_nt.mean(axis=0), return_nt.std(axis=0)
-        (line,) = axes.plot(mark_t, mean_t, linewidth=1.2, label=label)
-        # no wider than the seeds reach: a few runs of minus thousands have no mirror image above
-        low_t = np.maximum(mean_t - std_t, return_nt.min(axis=0))
-        high_t = np.minimum(mean_t + std_t, return_nt.max(axis=0))
-        axes.fill_between(mark_t, low_t, high_t, color=line.get_color(), alpha=0.15, linewidth=0)
-        lowest = min(lowest, float(mean_t.min()))
-    if lowest < -100:  # returns run from minus thousands to a handful: show both ends
-        axes.set_yscale("symlog", linthresh=20)
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.set_xlabel("environment steps")
-    axes.set_ylabel("return of an episode")
-    axes.legend(frameon=False, fontsize=7)
-
-
-def _curves(path: Path) -> tuple[Floats, Floats]:
-    """Marks, and the mean return of every seed at the marks that all seeds have."""
-    by_seed: dict[int, dict[int, float]] = {}
-    with open(path, newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            mean = fmean(map(float, row["returns"].split()))
-            by_seed.setdefault(int(row["seed"]), {})[int(row["mark"])] = mean
-    marks = sorted(set.intersection(*(set(curve) for curve in by_seed.values())))
-    return_nt = np.array([[curve[mark] for mark in marks] for curve in by_seed.values()])
-    return np.array(marks, dtype=np.float64), return_nt
+    save_panels(families(read_study(folder).cells), path)
 
 
 def _cells(score: CellScore, audit: CellAudit) -> list[str]:
@@ -185,8 +130,3 @@ def _number(value: float) -> str:
 
 def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} % of {whole}" if whole else "-"
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    return manifest

@@ -1,0 +1,204 @@
+"""Learning curves with bands: one panel per group of cells, as a picture or as SVG for a page.
+
+In SVG the colours are CSS variables and the text is text, so that a page can show it dark or
+light, and one panel is a few kilobytes.
+"""
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from ottrpo.core.checks import Floats
+from ottrpo.envs import catalogue
+from ottrpo.experiments.published import Published
+
+from .results import CellResult
+from .statistics import Profile
+
+COLUMNS = 3
+POINTS = 60  # of a curve in a page: more than a panel of this size can show
+# the palette of the pictures, and what stands for each colour in SVG
+PALETTE = (
+    "#1f6fb4",
+    "#d1620f",
+    "#2a8c3c",
+    "#b3283b",
+    "#7a55a8",
+    "#8a6142",
+    "#c24f9b",
+    "#5c6670",
+    "#8f8a1a",
+    "#1498a8",
+)
+INK, FAINT = "#0a0b0c", "#8a8b8c"
+_VARIABLES = {
+    **{colour: f"var(--series-{i})" for i, colour in enumerate(PALETTE)},
+    INK: "currentColor",
+    FAINT: "var(--faint)",
+}
+_SVG: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "ottrpo",  # the same results give the same page
+    "font.size": 8.5,
+    "font.family": "sans-serif",
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """Curves that belong together.
+
+    Attributes:
+        title: over the panel.
+        cells: label and cell of each curve.
+        paper: published score, drawn as a dashed line with its spread.
+        best: best possible return, a dotted line.
+    """
+
+    title: str
+    cells: tuple[tuple[str, CellResult], ...]
+    paper: Published | None = None
+    best: float | None = None
+
+
+def families(cells: Sequence[CellResult]) -> list[Panel]:
+    """A panel per environment, agent and configuration that has finished runs.
+
+    The cells of a family differ in what their labels say, such as the radius or the cost.
+    """
+    groups: dict[tuple[str, str, str], list[tuple[str, CellResult]]] = {}
+    for cell in cells:
+        if cell.curves:
+            label = cell.title.removeprefix(cell.config).strip() or cell.config
+            key = (cell.environment, cell.agent, cell.config)
+            groups.setdefault(key, []).append((label, cell))
+    return [
+        Panel(title=" · ".join(key), cells=tuple(members), best=catalogue.optimum(key[0]))
+        for key, members in groups.items()
+    ]
+
+
+def save_panels(panels: Sequence[Panel], path: Path) -> None:
+    """All panels in one picture file."""
+    rows, width = -(-len(panels) // COLUMNS), min(COLUMNS, len(panels))
+    figure = Figure(figsize=(5.2 * width, 3.8 * rows), layout="constrained")
+    FigureCanvasAgg(figure)  # draws without a display
+    for i, panel in enumerate(panels, start=1):
+        _draw(figure.add_subplot(rows, width, i), panel)
+    figure.savefig(path, dpi=110)
+
+
+def panel_svg(panel: Panel) -> str:
+    """One panel as an ``<svg>`` element."""
+    with mpl.rc_context(_SVG):
+        figure, axes = _svg_figure()
+        _draw(axes, panel, points=POINTS)
+        return _svg(figure, panel.title)
+
+
+def profiles_svg(title: str, profiles: Sequence[tuple[str, Profile]], xlabel: str) -> str:
+    """Performance profiles, one curve each."""
+    with mpl.rc_context(_SVG):
+        figure, axes = _svg_figure()
+        for i, (label, profile) in enumerate(profiles):
+            colour, style = _style(i)
+            axes.plot(
+                profile.threshold_k, profile.share_k, color=colour, linestyle=style, label=label
+            )
+            axes.fill_between(
+                profile.threshold_k,
+                profile.low_k,
+                profile.high_k,
+                color=colour,
+                alpha=0.15,
+                linewidth=0,
+            )
+        axes.set_title(_plain(title), fontsize=9)
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel("share of runs above it")
+        _legend(axes)
+        return _svg(figure, title)
+
+
+def _draw(axes: Any, panel: Panel, points: int | None = None) -> None:
+    lowest = np.inf
+    for i, (label, cell) in enumerate(panel.cells):
+        mark_t, return_nt = next(iter(cell.curves.values())).common()
+        mark_t, return_nt = _thinned(mark_t, return_nt, points)
+        mean_t, std_t = return_nt.mean(axis=0), return_nt.std(axis=0)
+        colour, style = _style(i)
+        axes.plot(mark_t, mean_t, linewidth=1.2, color=colour, linestyle=style, label=_plain(label))
+        # no wider than the seeds reach: a few runs of minus thousands have no mirror image above
+        low_t = np.maximum(mean_t - std_t, return_nt.min(axis=0))
+        high_t = np.minimum(mean_t + std_t, return_nt.max(axis=0))
+        axes.fill_between(mark_t, low_t, high_t, color=colour, alpha=0.15, linewidth=0)
+        lowest = min(lowest, float(mean_t.min(initial=np.inf)))
+    if panel.paper is not None:
+        axes.axhline(panel.paper.score, linestyle="--", color=FAINT, linewidth=1, label="paper")
+    if panel.best is not None:
+        axes.axhline(panel.best, linestyle=":", color=FAINT, linewidth=1)
+    if lowest < -100:  # returns run from minus thousands to a handful: show both ends
+        axes.set_yscale("symlog", linthresh=20)
+    axes.set_title(_plain(panel.title), fontsize=9)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.set_xlabel("environment steps")
+    axes.set_ylabel("return of an episode")
+    _legend(axes)
+
+
+def _legend(axes: Any) -> None:
+    axes.legend(frameon=False, fontsize=7)
+
+
+def _style(i: int) -> tuple[str, str]:
+    """Colours first, then line styles."""
+    return PALETTE[i % len(PALETTE)], ("-", "--", ":")[i // len(PALETTE) % 3]
+
+
+def _plain(text: str) -> str:
+    """Matplotlib reads dollars as mathematics, and hides labels that begin with a line."""
+    return "\u200a" + text.replace("$", r"\$")
+
+
+def _thinned(mark_t: Any, return_nt: Floats, points: int | None) -> tuple[Any, Floats]:
+    if points is None or mark_t.size <= points:
+        return mark_t, return_nt
+    kept = np.unique(np.linspace(0, mark_t.size - 1, points).round().astype(int))
+    return mark_t[kept], return_nt[:, kept]
+
+
+def _svg_figure() -> tuple[Figure, Any]:
+    figure = Figure(figsize=(4.4, 3.1), layout="constrained")
+    figure.patch.set_alpha(0.0)
+    FigureCanvasSVG(figure)
+    axes = figure.add_subplot()
+    axes.patch.set_alpha(0.0)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _svg(figure: Figure, title: str) -> str:
+    file = io.StringIO()
+    figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.S)
+    text = re.sub(r"-?\d+\.\d{2,}", lambda found: f"{float(found[0]):.1f}", text)
+    for colour, variable in _VARIABLES.items():
+        text = text.replace(colour, variable)
+    return re.sub(r"\n\s*", "\n", text)

@@ -1,0 +1,269 @@
+"""Read the folder of a study under ``results/``, and refuse what was damaged or edited by hand.
+
+Whatever is reported is a function of what this module returns.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ottrpo.core.checks import Floats, require
+
+MANIFEST, RUNS, AUDITS = "manifest.json", "runs.csv", "audits.csv"
+_EVALUATION_COLUMNS = ("seed", "mark", "deterministic", "returns")
+_RUN_COLUMNS = ("cell", "seed", "steps", "updates", "violations", "train_seconds")
+_CELL_KEYS = ("environment", "agent", "config", "label", "trained_steps")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves:
+    """What one cell's evaluations returned, acting in one way.
+
+    Attributes:
+        seed_n: the seeds.
+        mark_t: the steps that evaluations stand for, ascending.
+        return_nt: mean return of an evaluation; NaN where a seed has none.
+    """
+
+    seed_n: tuple[int, ...]
+    mark_t: NDArray[np.int64]
+    return_nt: Floats
+
+    def common(self) -> tuple[NDArray[np.int64], Floats]:
+        """The marks that every seed has, and the returns there."""
+        there_t = np.isfinite(self.return_nt).all(axis=0)
+        return self.mark_t[there_t], self.return_nt[:, there_t]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One finished run."""
+
+    seed: int
+    steps: int
+    updates: int
+    violations: int
+    train_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellResult:
+    """What is known of one cell of a study; nothing but its plan if no run has finished.
+
+    Attributes:
+        study: its name.
+        name: of the cell in the study.
+        environment: its id.
+        agent: its name.
+        config: the configuration's name.
+        label: tells cells of one configuration apart.
+        steps: of training; None before a run has finished.
+        planned: seeds that the study asks for; None if the manifest does not say.
+        resolved: all settings, as the agent took them.
+        curves: by way to act; True takes the policy's mode.
+        runs: the finished ones.
+    """
+
+    study: str
+    name: str
+    environment: str
+    agent: str
+    config: str
+    label: str
+    steps: int | None
+    planned: int | None = None
+    resolved: Mapping[str, Any] = field(default_factory=dict)
+    curves: Mapping[bool, Curves] = field(default_factory=dict)
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What tells the cell from others of its agent and environment."""
+        return self.label or self.config
+
+    @property
+    def has_region(self) -> bool:
+        """Whether the agent keeps to a radius, so that violations mean something."""
+        return "radius" in self.resolved
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyResult:
+    """A study's folder, read.
+
+    Attributes:
+        name: of the study.
+        description: what it shows.
+        folder: where it was read from.
+        cells: in the order of the manifest.
+        made_with: versions, hardware, commit and date, as the manifest has them.
+    """
+
+    name: str
+    description: str
+    folder: Path
+    cells: tuple[CellResult, ...]
+    made_with: Mapping[str, Any]
+
+
+def study_names(results: Path) -> list[str]:
+    """The studies that have results."""
+    require(results.is_dir(), f"there is no directory {results}; `ottrpo reproduce` makes it")
+    return sorted(path.parent.name for path in results.glob(f"*/{MANIFEST}"))
+
+
+def read_study(folder: Path) -> StudyResult:
+    """The results of one study.
+
+    Raises:
+        ValueError: if a file is damaged, or is not what was collected.
+    """
+    manifest = _read_manifest(folder / MANIFEST)
+    _check_sums(folder, manifest)
+    name = str(manifest.get("study", folder.name))
+    runs = _read_runs(folder / RUNS)
+    cells = tuple(
+        _read_cell(folder, cell_name, table, runs.get(cell_name, ()), name)
+        for cell_name, table in manifest["cells"].items()
+    )
+    made_with = {key: manifest.get(key) for key in ("versions", "hardware", "commit", "collected")}
+    return StudyResult(
+        name=name,
+        description=str(manifest.get("description", "")),
+        folder=folder,
+        cells=cells,
+        made_with=made_with,
+    )
+
+
+def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """The lines of a table with their numbers; ``columns`` must be there and filled."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not text: {error}; {_remedy(path)}") from error
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    missing = [name for name in columns if name not in (reader.fieldnames or ())]
+    require(not missing, f"{path} lacks the columns {', '.join(missing)}; {_remedy(path)}")
+    for row in reader:
+        torn = None in row or any(not row[name] for name in columns)
+        require(not torn, f"{path}, line {reader.line_num} is torn; {_remedy(path)}")
+        yield reader.line_num, row
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    require(path.is_file(), f"there is no {path}; `ottrpo reproduce STUDY` makes it")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # also what is not text
+        raise ValueError(f"{path} is not valid JSON: {error}; {_remedy(path)}") from error
+    cells = manifest.get("cells") if isinstance(manifest, dict) else None
+    require(isinstance(cells, dict), f"{path} must hold an object with cells; {_remedy(path)}")
+    for name, cell in manifest["cells"].items():
+        absent = [key for key in _CELL_KEYS if not isinstance(cell, dict) or key not in cell]
+        require(not absent, f"{path}: the cell {name!r} lacks {', '.join(absent)}")
+        safe = Path(name).name == name and name not in (".", "..")
+        require(safe, f"{path}: the cell {name!r} is no name of a file")
+    return dict(manifest)
+
+
+def _check_sums(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Hold the files to the checksums that were taken when they were collected."""
+    for name, expected in (manifest.get("sha256") or {}).items():
+        path = folder / Path(str(name)).name
+        require(path.is_file(), f"{path} is missing; {_remedy(path)}")
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        require(
+            found == expected,
+            f"{path} is not what was collected: its checksum differs from the manifest's; "
+            f"{_remedy(path)}",
+        )
+
+
+def _read_cell(
+    folder: Path, name: str, table: Mapping[str, Any], runs: Sequence[Run], study: str
+) -> CellResult:
+    path = folder / f"{name}.csv"
+    curves = _read_curves(path) if path.is_file() else {}
+    found = {seed for curve in curves.values() for seed in curve.seed_n}
+    kept = set(table.get("seeds", found))
+    require(
+        found == kept,
+        f"{path} holds the seeds {sorted(found)}, its manifest says {sorted(kept)}; "
+        f"{_remedy(path)}",
+    )
+    return CellResult(
+        study=study,
+        name=name,
+        environment=str(table["environment"]),
+        agent=str(table["agent"]),
+        config=str(table["config"]),
+        label=str(table["label"] or ""),
+        steps=table["trained_steps"],
+        planned=table.get("planned_seeds"),
+        resolved=table.get("resolved") or {},
+        curves=curves,
+        runs=tuple(runs),
+    )
+
+
+def _read_curves(path: Path) -> dict[bool, Curves]:
+    """Way to act -> seed x mark."""
+    found: dict[bool, dict[int, dict[int, float]]] = {}
+    for line, row in read_rows(path, _EVALUATION_COLUMNS):
+        try:
+            seed, mark, way = int(row["seed"]), int(row["mark"]), bool(int(row["deterministic"]))
+            mean = fmean(map(float, row["returns"].split()))
+        except ValueError as error:
+            raise ValueError(f"{path}, line {line}: {error}; {_remedy(path)}") from error
+        require(math.isfinite(mean), f"{path}, line {line}: a return is {mean}; {_remedy(path)}")
+        curve = found.setdefault(way, {}).setdefault(seed, {})
+        require(
+            mark not in curve,
+            f"{path}, line {line}: seed {seed} is evaluated twice at {mark}; {_remedy(path)}",
+        )
+        curve[mark] = mean
+    return {way: _as_arrays(found[way]) for way in sorted(found, reverse=True)}
+
+
+def _as_arrays(by_seed: Mapping[int, Mapping[int, float]]) -> Curves:
+    marks = sorted(set().union(*by_seed.values()))
+    returns = [[curve.get(mark, math.nan) for mark in marks] for curve in by_seed.values()]
+    return Curves(
+        seed_n=tuple(by_seed),
+        mark_t=np.array(marks, dtype=np.int64),
+        return_nt=np.array(returns, dtype=np.float64),
+    )
+
+
+def _read_runs(path: Path) -> dict[str, list[Run]]:
+    runs: dict[str, list[Run]] = {}
+    if not path.is_file():
+        return runs
+    for line, row in read_rows(path, _RUN_COLUMNS):
+        try:
+            run = Run(
+                seed=int(row["seed"]),
+                steps=int(row["steps"]),
+                updates=int(row["updates"]),
+                violations=int(row["violations"]),
+                train_seconds=float(row["train_seconds"]),
+            )
+        except ValueError as error:
+            raise ValueError(f"{path}, line {line}: {error}; {_remedy(path)}") from error
+        runs.setdefault(row["cell"], []).append(run)
+    return runs
+
+
+def _remedy(path: Path) -> str:
+    return f"restore it, or collect it anew: ottrpo reproduce {path.parent.name}"
