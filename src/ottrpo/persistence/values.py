@@ -1,0 +1,131 @@
+"""Python values as arrays and JSON, and back to exactly what they were.
+
+JSON forgets the difference between a tuple and a list, or a NumPy number and a plain one;
+arithmetic does not. What JSON can't say is written as ``{"@": kind, ...}``.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+TAG = "@"
+LONG = 8  # lists of numbers longer than this go into an array
+GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+_NUMBERS: dict[type, Any] = {float: np.float64, int: np.int64}
+
+
+class NotPlain(ValueError):
+    """A value that is neither a number, a text, an array, a random generator, nor made of those."""
+
+
+def encode(value: Any, arrays: Arrays, name: str) -> Any:
+    """``value`` as JSON; its arrays are added to ``arrays`` under names that start with ``name``.
+
+    Raises:
+        NotPlain: if it holds something else than data.
+    """
+    if value is None or type(value) in _PLAIN:  # NumPy's numbers derive from these
+        return value
+    for types, encoder in _ENCODERS:
+        if isinstance(value, types):
+            return encoder(value, arrays, name)
+    raise NotPlain(f"{name} is a {type(value).__name__}")
+
+
+def decode(value: Any, arrays: Mapping[str, Any]) -> Any:
+    """What `encode` was given.
+
+    Raises:
+        ValueError: if ``value`` is nothing that `encode` makes.
+    """
+    if isinstance(value, list):
+        return [decode(item, arrays) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kind = value.get(TAG)
+    if not isinstance(kind, str) or kind not in _DECODERS:
+        raise ValueError(f"there is no value of the kind {kind!r}")
+    return _DECODERS[kind](value, arrays)
+
+
+def encode_generator(generator: np.random.Generator, arrays: Arrays, name: str) -> Any:
+    """The state of a random generator."""
+    state = generator.bit_generator.state
+    if state["bit_generator"] not in GENERATORS:
+        raise NotPlain(f"{name} draws from a {state['bit_generator']}")
+    return {TAG: "generator", "state": encode(state, arrays, name)}
+
+
+def _encode_array(array: Any, arrays: Arrays, name: str) -> Any:
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise NotPlain(f"{name} is an array of {array.dtype}")
+    arrays[name] = np.array(array, order="C")
+    return {TAG: "array", "name": name}
+
+
+def _encode_scalar(scalar: Any, arrays: Arrays, name: str) -> Any:
+    return _encode_array(np.asarray(scalar), arrays, name) | {TAG: "scalar"}
+
+
+def _encode_list(items: Any, arrays: Arrays, name: str) -> Any:
+    kinds = {type(item) for item in items}
+    if len(items) > LONG and len(kinds) == 1 and kinds <= set(_NUMBERS):
+        (kind,) = kinds
+        if kind is float or all(abs(item) < 2**63 for item in items):
+            arrays[name] = np.array(items, _NUMBERS[kind])
+            return {TAG: "numbers", "name": name}
+    return [encode(item, arrays, f"{name}.{i}") for i, item in enumerate(items)]
+
+
+def _encode_tuple(items: Any, arrays: Arrays, name: str) -> Any:
+    if type(items) is not tuple:
+        raise NotPlain(f"{name} is a {type(items).__name__}")
+    return {TAG: "tuple", "items": _encode_list(list(items), arrays, name)}
+
+
+def _encode_deque(items: Any, arrays: Arrays, name: str) -> Any:
+    encoded = _encode_list(list(items), arrays, name)
+    return {TAG: "deque", "items": encoded, "maxlen": items.maxlen}
+
+
+def _encode_dict(items: Any, arrays: Arrays, name: str) -> Any:
+    pairs = [
+        [encode(key, arrays, f"{name}.key{i}"), encode(item, arrays, f"{name}.{i}")]
+        for i, (key, item) in enumerate(items.items())
+    ]
+    return {TAG: "dict", "items": pairs}
+
+
+def _generator(value: Any, arrays: Mapping[str, Any]) -> np.random.Generator:
+    state = decode(value["state"], arrays)
+    if state["bit_generator"] not in GENERATORS:
+        raise ValueError(f"there is no random generator {state['bit_generator']!r}")
+    generator = np.random.Generator(getattr(np.random, state["bit_generator"])())
+    generator.bit_generator.state = state
+    return generator
+
+
+_PLAIN = (bool, int, float, str)
+_ENCODERS: tuple[tuple[Any, Callable[[Any, Arrays, str], Any]], ...] = (
+    (np.ndarray, _encode_array),
+    (np.generic, _encode_scalar),
+    (np.random.Generator, encode_generator),
+    (list, _encode_list),
+    (tuple, _encode_tuple),
+    (deque, _encode_deque),
+    (dict, _encode_dict),
+)
+_DECODERS: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {
+    "array": lambda value, arrays: np.array(arrays[value["name"]]),
+    "scalar": lambda value, arrays: arrays[value["name"]][()],
+    "numbers": lambda value, arrays: arrays[value["name"]].tolist(),
+    "generator": _generator,
+    "tuple": lambda value, arrays: tuple(decode(value["items"], arrays)),
+    "deque": lambda value, arrays: deque(decode(value["items"], arrays), value["maxlen"]),
+    "dict": lambda value, arrays: {
+        decode(key, arrays): decode(item, arrays) for key, item in value["items"]
+    },
+}

@@ -1,0 +1,245 @@
+"""What is captured of an environment makes another one go on exactly as the first."""
+
+import json
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces, wrappers
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import (
+    DummyVecEnv,
+    SubprocVecEnv,
+    VecFrameStack,
+    VecMonitor,
+    VecNormalize,
+)
+
+import ottrpo.envs.toys  # noqa: F401  # registers the toys
+from ottrpo.persistence.environments import Capturable, vector
+
+MUJOCO = ["Hopper-v5", "Swimmer-v5", "HalfCheetah-v5", "Ant-v5", "Humanoid-v5", "Reacher-v5"]
+CLASSIC = ["Pendulum-v1", "MountainCarContinuous-v0", "CartPole-v1", "Acrobot-v1", "MountainCar-v0"]
+TOY_TEXT = ["CliffWalking-v1", "Taxi-v4", "FrozenLake-v1"]
+OURS = ["ottrpo/Reach-v0", "ottrpo/Match-v0"]
+
+
+def played(env, actions):
+    """Observations, rewards, endings and episodes' statistics, in one list."""
+    seen = []
+    for action in actions:
+        observation, reward, done, infos = env.step(action)
+        episodes = [(i["episode"]["r"], i["episode"]["l"]) for i in infos if "episode" in i]
+        seen.append((_copied(observation), reward.copy(), done.copy(), episodes))
+    return seen
+
+
+def _copied(observation):
+    if isinstance(observation, dict):
+        return {key: leaf.copy() for key, leaf in observation.items()}
+    return np.copy(observation)
+
+
+def assert_same(left, right):
+    for (seen_a, *a), (seen_b, *b) in zip(left, right, strict=True):
+        leaves_a = seen_a if isinstance(seen_a, dict) else {"": seen_a}
+        leaves_b = seen_b if isinstance(seen_b, dict) else {"": seen_b}
+        for key, leaf in leaves_a.items():
+            np.testing.assert_array_equal(leaf, leaves_b[key])
+        np.testing.assert_array_equal(a[0], b[0])
+        np.testing.assert_array_equal(a[1], b[1])
+        assert a[2] == b[2]
+
+
+def goes_on(make, *, before=137, after=260):
+    """Play, capture through JSON, restore into a fresh environment, play on in both."""
+    first, second = make(), make()
+    try:
+        first.action_space.seed(0)
+        space = first.action_space
+
+        def actions(steps):
+            return [np.array([space.sample() for _ in range(first.num_envs)]) for _ in range(steps)]
+
+        first.seed(3)
+        first.reset()
+        played(first, actions(before))
+        arrays = {}
+        data, reason = vector.capture(first, arrays, "environment")
+        assert reason is None
+        second.seed(99)
+        second.reset()
+        played(second, actions(11))
+        second.reset()
+        vector.restore(second, json.loads(json.dumps(data)), arrays)
+        later = actions(after)
+        assert_same(played(first, later), played(second, later))
+    finally:
+        first.close()
+        second.close()
+
+
+@pytest.mark.parametrize("name", MUJOCO + CLASSIC + TOY_TEXT + OURS)
+def test_known_environments_go_on_exactly(name):
+    cap = {"max_episode_steps": 60} if name in TOY_TEXT + MUJOCO else {}
+    goes_on(lambda: DummyVecEnv([lambda: Monitor(gym.make(name, **cap))]))
+
+
+def test_several_environments_and_wrappers_of_the_vector():
+    def make():
+        inner = DummyVecEnv([lambda: gym.make("Hopper-v5")] * 3)
+        return VecNormalize(VecMonitor(inner), gamma=0.9)
+
+    goes_on(make)
+    goes_on(lambda: VecFrameStack(DummyVecEnv([lambda: gym.make("Pendulum-v1")] * 2), 3))
+
+
+def test_statistics_of_dict_observations():
+    def make():
+        one = [lambda: gym.make("ottrpo/Match-v0", observations="dict")] * 2
+        return VecNormalize(DummyVecEnv(one), norm_obs_keys=["first"])
+
+    goes_on(make)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        wrappers.RecordEpisodeStatistics,
+        wrappers.TimeAwareObservation,
+        wrappers.NormalizeObservation,
+        lambda env: wrappers.FrameStackObservation(env, 3),
+        lambda env: wrappers.StickyAction(env, 0.4),
+        lambda env: wrappers.RescaleAction(env, np.float32(-1), np.float32(1)),
+        lambda env: wrappers.NormalizeReward(env),
+        lambda env: Halved(env),
+        lambda env: Capturable(env),
+        lambda env: Monitor(Capturable(wrappers.ClipAction(env))),
+    ],
+)
+def test_wrappers(wrap):
+    goes_on(lambda: DummyVecEnv([lambda: wrap(gym.make("Pendulum-v1", max_episode_steps=40))]))
+
+
+def test_subprocesses():
+    def make():
+        return SubprocVecEnv([lambda: Capturable(Monitor(gym.make("Pendulum-v1")))] * 2)
+
+    goes_on(make, before=40, after=60)
+
+
+class Halved(gym.ObservationWrapper):
+    """Converts, and remembers how often: a plain attribute."""
+
+    calls = 0
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.calls = 0
+
+    def observation(self, observation):
+        self.calls += 1
+        return observation / 2 + (self.calls % 2)
+
+
+class Counter:
+    def __init__(self):
+        self.count = 0
+
+
+class Strange(gym.Env):
+    """Nothing is known about it."""
+
+    observation_space = spaces.Box(-1, 1, (1,))
+    action_space = spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return self.np_random.random(1).astype(np.float32), 0.0, False, False, {}
+
+
+class Own(Strange):
+    """Says how it is captured."""
+
+    def reset(self, *, seed=None, options=None):
+        seen, info = super().reset(seed=seed)
+        self._counter = Counter()
+        return seen, info
+
+    def step(self, action):
+        self._counter.count += 1
+        seen, *rest = super().step(action)
+        return seen * self._counter.count, *rest
+
+    def capture_state(self):
+        return {"count": self._counter.count, "rng": self.np_random}
+
+    def restore_state(self, state):
+        self._counter.count, self.np_random = state["count"], state["rng"]
+
+
+class Stepping(gym.ActionWrapper):
+    def action(self, action):
+        return action
+
+    def step(self, action):
+        return super().step(action)
+
+
+def test_an_environment_may_say_how_it_is_captured():
+    goes_on(lambda: DummyVecEnv([lambda: Monitor(wrappers.TimeLimit(Own(), 30))]))
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: DummyVecEnv([Strange]), "Strange is none of the environments"),
+        (lambda: DummyVecEnv([lambda: Stepping(gym.make("Pendulum-v1"))]), "Stepping is none"),
+        (
+            lambda: DummyVecEnv(
+                [lambda: wrappers.TransformReward(gym.make("Pendulum-v1"), lambda r: 2 * r)]
+            ),
+            "TransformReward, func is a function",
+        ),
+        (lambda: SubprocVecEnv([lambda: Monitor(Capturable(Strange()))]), "Capturable"),
+        (lambda: SubprocVecEnv([lambda: Capturable(Strange())]), "Strange is none"),
+    ],
+)
+def test_it_says_why_something_is_not_captured(make, reason):
+    env = make()
+    env.reset()
+    try:
+        assert reason in vector.why_not_exact(env)
+    finally:
+        env.close()
+
+
+def test_a_state_of_other_parts_is_refused():
+    def made(make):
+        env = DummyVecEnv([make])
+        env.reset()
+        return env
+
+    arrays = {}
+    data, _ = vector.capture(made(lambda: gym.make("Pendulum-v1")), arrays, "e")
+    with pytest.raises(ValueError, match="made of"):
+        vector.restore(made(lambda: gym.make("MountainCar-v0")), data, arrays)
+    with pytest.raises(ValueError, match="made of"):
+        vector.restore(VecMonitor(made(lambda: gym.make("Pendulum-v1"))), data, arrays)
+    lake, other = [], {}
+    for seed in (1, 2):
+        from gymnasium.envs.toy_text.frozen_lake import generate_random_map
+
+        desc = generate_random_map(size=4, seed=seed)
+        lake.append(made(lambda desc=desc: gym.make("FrozenLake-v1", desc=desc)))
+    data, _ = vector.capture(lake[0], other, "e")
+    with pytest.raises(ValueError, match="another 'desc'"):
+        vector.restore(lake[1], data, other)
+    # a forged state can't touch what is no state
+    data, _ = vector.capture(made(lambda: gym.make("Pendulum-v1")), arrays, "e")
+    data["environments"][0][-1]["state"]["attributes"]["action_space"] = 1
+    with pytest.raises(ValueError, match="no state 'action_space'"):
+        vector.restore(made(lambda: gym.make("Pendulum-v1")), data, arrays)
