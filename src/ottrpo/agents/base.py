@@ -156,16 +156,7 @@ class DeepAgent(BaseAlgorithm):
         train_seed, predict_seed, init_seed = np.random.SeedSequence(self.seed).spawn(3)
         self.rng = np.random.default_rng(train_seed)
         self._predict_rng = np.random.default_rng(predict_seed)
-        policy_class: Any = self.policy_class
-        self.layout = observation_layout(self.observation_space, convolve=policy_class.convolve)
-        self.actions = actions_of(self.action_space)
-        self.architecture = architecture_of(
-            self.policy_kwargs,
-            self.layout,
-            self.actions,
-            use_sde=self.use_sde,
-            log_std_init=self.LOG_STD_INIT,
-        )
+        self._plan_networks()
         with runtime.on(self.jax_device):
             networks = Networks(self.architecture, np.random.default_rng(init_seed))
             self.learner: Learner = start(networks, self.max_grad_norm)
@@ -184,6 +175,18 @@ class DeepAgent(BaseAlgorithm):
         )
         self._predictors: dict[tuple[int, bool], Predictor] = {}
         self.policy: Any = self  # SB3's tools look for a policy that predicts
+
+    def _plan_networks(self) -> None:
+        policy_class: Any = self.policy_class
+        self.layout = observation_layout(self.observation_space, convolve=policy_class.convolve)
+        self.actions = actions_of(self.action_space)
+        self.architecture = architecture_of(
+            self.policy_kwargs,
+            self.layout,
+            self.actions,
+            use_sde=self.use_sde,
+            log_std_init=self.LOG_STD_INIT,
+        )
 
     @staticmethod
     def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
@@ -500,20 +503,25 @@ class DeepAgent(BaseAlgorithm):
         if print_system_info:
             raise ValueError("print_system_info is not supported; `ottrpo doctor` prints it")
         arrays, data = bundle.read(path, cls.__name__)
-        saved = data["settings"]
+        with bundle.interpreting(path):
+            saved = dict(data["settings"])
         unknown = sorted(set(settings) - set(saved))
         if unknown:
             raise ValueError(f"{unknown[0]!r} is not a setting; known: {', '.join(saved)}")
         # as in SB3, custom objects stand in for what was saved and are else ignored
         replaced = {key: value for key, value in (custom_objects or {}).items() if key in saved}
         keywords = saved | replaced | settings
-        agent = cls(data["policy"], None, device=device, _init_setup_model=False, **keywords)
-        agent.observation_space = space_from_data(data["observation_space"])
-        agent.action_space = space_from_data(data["action_space"])
+        with bundle.interpreting(path):
+            agent = cls(data["policy"], None, device=device, _init_setup_model=False, **keywords)
+            agent.observation_space = space_from_data(data["observation_space"])
+            agent.action_space = space_from_data(data["action_space"])
+            agent._plan_networks()
+            bundle.require_room(agent.architecture.weights, arrays)
         if env is not None:
             agent._adopt(env)
-        agent._setup_model()
-        state.restore(agent, arrays, data["state"])
+        with bundle.interpreting(path):
+            agent._setup_model()
+            state.restore(agent, arrays, data["state"])
         if env is not None and not force_reset:
             agent._last_obs = state.last_observation(arrays)
         return agent

@@ -10,6 +10,7 @@ from ottrpo.deep.acting import BoxActions, FiniteActions
 
 Space = spaces.Space[Any]
 Schedule = Callable[[float], float]
+MAX_ENTRIES = 2**24  # of a space in a file: an image of 4096 by 4096
 SCHEDULE_POINTS = 1001  # a schedule that is no straight line is saved as a table of this length
 
 
@@ -130,10 +131,14 @@ def space_to_data(space: Space) -> dict[str, Any]:
 def space_from_data(data: dict[str, Any]) -> Space:
     """The space that `space_to_data` wrote."""
     kind = data.get("kind")
+    if np.prod(data.get("shape", ()), dtype=np.float64) > MAX_ENTRIES:
+        raise ValueError(f"a space of shape {data['shape']} is too large")
     if kind == "dict":
         return spaces.Dict({k: space_from_data(s) for k, s in data["spaces"].items()})
     if kind == "box":
         shape, dtype = tuple(data["shape"]), np.dtype(data["dtype"])
+        if dtype.kind not in "biuf":
+            raise ValueError(f"a box of {dtype} is not supported")
         low, high = (_bound_from_data(data[name], shape, dtype) for name in ("low", "high"))
         return spaces.Box(low, high, shape, dtype.type)
     if kind == "discrete":

@@ -46,6 +46,19 @@ class Architecture:
     use_sde: bool = False
     features_dim: int = 256
 
+    @property
+    def weights(self) -> int:
+        """Entries of the large matrices: what it would take to build such networks."""
+        encoders = 0
+        for channels, height, width in self.images:
+            encoders += channels * 32 * 64 + (height // 8) * (width // 8) * self.features_dim
+        total = 0
+        for hidden, outputs in ((self.policy_layers, self.outputs), (self.value_layers, 1)):
+            inputs = self.inputs + len(self.images) * self.features_dim
+            sizes = (inputs, *hidden, outputs)
+            total += encoders + sum(sizes[i] * sizes[i + 1] for i in range(len(sizes) - 1))
+        return total
+
 
 class Linear(eqx.Module):
     """x W + b, with W stored [inputs, outputs]."""

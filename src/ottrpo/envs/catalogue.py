@@ -4,6 +4,7 @@ Of the six ids in the paper only MountainCarContinuous-v0 still exists in Gymnas
 holds what is keyed by an environment's name, so that no algorithm needs to know one.
 """
 
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -163,6 +164,22 @@ def translation(env_id: str) -> str | None:
     if entry is None or env_id == entry.env_id:
         return None
     return f"{env_id} is retired; using {entry.env_id} ({entry.difference})"
+
+
+def require_no_import(env_id: str) -> None:
+    """Refuse an id from a file that would import a module of the file's choice.
+
+    >>> require_no_import("CartPole-v1")
+
+    Raises:
+        ValueError: if it is ``module:Name-v0`` and the module has not been imported.
+    """
+    module, colon, _ = env_id.rpartition(":")
+    if colon and module not in sys.modules:
+        raise ValueError(
+            f"the file names the environment {env_id!r}, and opening a file must not import "
+            f"{module!r}; import it yourself first, or give the environment: load(path, env=...)"
+        )
 
 
 def make(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:

@@ -32,6 +32,8 @@ MAX_AXES = 16
 LIMITS = {ABOUT: 4096, DATA: strict_json.MAX_BYTES, ARRAYS: MAX_ARRAYS}
 MAX_BYTES = sum(LIMITS.values()) + 4096
 DTYPES = ("BOOL", "U8", "I8", "U16", "I16", "F16", "U32", "I32", "F32", "U64", "I64", "F64")
+# what Python, NumPy, JAX and torch raise at nonsense
+_WRONG = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError)
 Place = str | Path | io.BufferedIOBase
 
 
@@ -100,9 +102,22 @@ def interpreting(path: Any) -> Iterator[None]:
         yield
     except ValueError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError) as error:
+    except _WRONG as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise BundleError(f"{_printable(path)} does not hold what it should: {reason}") from error
+
+
+def require_room(entries: int, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Refuse a bundle whose data describes far more than its arrays hold.
+
+    Data of a few bytes may ask for networks larger than the machine; who builds them to compare
+    shapes has lost already.
+    """
+    held = sum(array.size for array in arrays.values())
+    if entries > held:
+        raise BundleError(
+            f"the bundle describes {entries:,} parameters, but holds {held:,} numbers"
+        )
 
 
 def _content(kind: str, arrays: Mapping[str, ArrayLike], data: Mapping[str, Any]) -> bytes:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ottrpo.core import FiniteProblem, violation
-from ottrpo.core.checks import Bools, Floats, distributions, require
+from ottrpo.core.checks import Bools, Floats, distributions, floats, non_negative, require
 from ottrpo.persistence import bundle
 
 from .environments import as_problem, environment_from_spec, environment_spec
@@ -188,7 +188,7 @@ class TabularAgent(ABC):
         self._require_shape("policy", policy_sa)
         self.policy_sa = policy_sa.copy()
         if "q" in parameters:
-            q_sa = np.asarray(parameters["q"], dtype=np.float64)
+            q_sa = floats("q", parameters["q"], ndim=2)
             self._require_shape("q", q_sa)
             self.estimates.q_sa[:] = q_sa
 
@@ -234,12 +234,11 @@ class TabularAgent(ABC):
             settings: replace saved ones; a radius that was a function has to be given again.
         """
         arrays, data = bundle.read(path, cls.__name__)
-        agent = cls(
-            environment_from_spec(data["environment"], data["problem"]) if env is None else env,
-            seed=data["seed"],
-            **{**data["settings"], **settings},
-        )
-        agent._restore(arrays, data)
+        with bundle.interpreting(path):
+            if env is None:
+                env = environment_from_spec(data["environment"], data["problem"])
+            agent = cls(env, seed=data["seed"], **{**data["settings"], **settings})
+            agent._restore(arrays, data)
         return agent
 
     def _iterate(self, end: int) -> None:
@@ -301,8 +300,9 @@ class TabularAgent(ABC):
 
     def _restore(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         self.set_parameters(arrays)
-        self._require_shape("count", arrays["count"])
-        self.estimates.count_sa[:] = arrays["count"]
+        count_sa = non_negative("count", arrays["count"], ndim=2)
+        self._require_shape("count", count_sa)
+        self.estimates.count_sa[:] = count_sa
         if self._simulator.allowed_sa is not None and "allowed" in arrays:
             self._simulator.allowed_sa[:] = arrays["allowed"]
         self.num_timesteps = int(data["num_timesteps"])

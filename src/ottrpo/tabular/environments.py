@@ -226,4 +226,5 @@ def environment_from_spec(spec: Mapping[str, Any] | None, problem: str) -> gym.E
             f"the agent was trained on {problem!r}, which is not a registered environment; "
             "give it: load(path, env=...)"
         )
+    catalogue.require_no_import(spec["id"])
     return catalogue.make(spec["id"], **spec["kwargs"])
