@@ -148,6 +148,7 @@ def _started(pid: int) -> str:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         # the second field, a name in brackets, may hold anything; the twentieth after it is ours
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return f"{boot} {fields[19]}"
+        # dead, but nobody has asked after it yet: as in a container whose first process never does
+        return "" if fields[0] in "ZX" else f"{boot} {fields[19]}"
     except (OSError, IndexError, UnicodeDecodeError):
         return ""
