@@ -11,6 +11,8 @@ __version__ = "0.1.0"
 # public name -> module that defines it
 _HOME: dict[str, str] = {
     "OTTRPO": "ottrpo.agents.ottrpo",
+    "BGPG": "ottrpo.agents.bgpg",
+    "WNPG": "ottrpo.agents.wnpg",
     "TabularOTTRPO": "ottrpo.tabular.agents",
     "WPO": "ottrpo.tabular.agents",
 }

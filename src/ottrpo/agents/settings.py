@@ -10,7 +10,7 @@ from ottrpo.deep.activations import activation_name
 from ottrpo.deep.networks import Architecture
 from ottrpo.deep.observations import ObservationLayout
 
-from .spaces import schedule_to_data
+from .spaces import Straight, Table, schedule_to_data
 
 SCHEDULED = ("learning_rate", "radius", "noise_color")  # may be functions of the progress
 NOT_SAVED = ("self", "policy", "env", "device", "tensorboard_log", "_init_setup_model")
@@ -77,6 +77,16 @@ def settings_of(agent: Any) -> dict[str, Any]:
     return {name: _setting_to_data(name, _setting(agent, name)) for name in names}
 
 
+def functions_of(agent: Any) -> list[str]:
+    """The settings that are functions of somebody else's: plain data only comes close to them."""
+    schedules = {name: getattr(agent, name, None) for name in SCHEDULED}
+    return [
+        name
+        for name, value in schedules.items()
+        if callable(value) and not isinstance(value, Straight | Table)
+    ]
+
+
 def at_least(name: str, value: Any, least: int) -> int:
     """``value`` as an integer that is large enough."""
     if int(value) != value or value < least:
@@ -102,6 +112,13 @@ def not_negative(name: str, value: float) -> float:
     """``value`` if it is not negative."""
     if not value >= 0:
         raise ValueError(f"{name} must not be negative, got {value!r}")
+    return float(value)
+
+
+def positive(name: str, value: float) -> float:
+    """``value`` if it is a positive number."""
+    if not isinstance(value, int | float) or not value > 0:
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
     return float(value)
 
 

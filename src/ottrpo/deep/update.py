@@ -66,15 +66,60 @@ def minibatches(
     return index.reshape(-1, batch_size), weight
 
 
+# (what is carried on, rows of the minibatch, its own arguments, arguments of all minibatches) ->
+# (what is carried on, terms to report)
+Step = Callable[..., tuple[Any, Batch]]
+
+
+def over_minibatches(step: Step) -> Callable[..., tuple[Any, Batch]]:
+    """``step`` repeated over the minibatches of a rollout, as one compiled loop.
+
+    The loop takes what is carried on, a batch of arrays with rows first, the row numbers of each
+    minibatch, a tuple of arrays with one entry per minibatch, and what all of them share. It
+    returns what was carried on and the mean of each term over all minibatches.
+
+    XLA's convolutions on the CPU are ten times slower inside a compiled loop than outside, so
+    batches with images are looped over in Python.
+    """
+
+    @eqx.filter_jit
+    def scan(
+        state: Any, batch: Batch, index: Array, each: tuple[Any, ...], *shared: Any
+    ) -> tuple[Any, Batch]:
+        changing, fixed = eqx.partition(state, eqx.is_array)
+
+        def body(changing: Any, picked: tuple[Array, tuple[Any, ...]]) -> tuple[Any, Batch]:
+            rows = jax.tree.map(lambda array: array[picked[0]], batch)
+            moved, terms = step(eqx.combine(changing, fixed), rows, *picked[1], *shared)
+            return eqx.filter(moved, eqx.is_array), terms
+
+        changing, terms = jax.lax.scan(body, changing, (index, each))
+        return eqx.combine(changing, fixed), jax.tree.map(jnp.mean, terms)
+
+    compiled = eqx.filter_jit(step)
+
+    def loop(
+        state: Any, batch: Batch, index: Array, each: tuple[Any, ...], *shared: Any
+    ) -> tuple[Any, Batch]:
+        if not batch["images"]:
+            return scan(state, batch, index, each, *shared)
+        collected = []
+        for i, picked in enumerate(index):
+            rows = jax.tree.map(lambda array, picked=picked: array[picked], batch)
+            own = jax.tree.map(lambda array, i=i: array[i], each)
+            state, terms = compiled(state, rows, *own, *shared)
+            collected.append(terms)
+        return state, jax.tree.map(lambda *values: jnp.stack(values).mean(), *collected)
+
+    return loop
+
+
 def make_descend(loss: Loss, max_grad_norm: float) -> Callable[..., tuple[Learner, Batch]]:
     """The compiled update for ``loss``.
 
     It takes a learner, a batch of arrays with rows first, `minibatches`, the learning rate and
     the loss's constants, and returns the new learner and the mean of each term of the loss over
     all minibatches.
-
-    XLA's convolutions on the CPU are ten times slower inside a compiled loop than outside, so
-    batches with images are looped over in Python.
     """
     transform = optimiser(max_grad_norm)
 
@@ -95,21 +140,7 @@ def make_descend(loss: Loss, max_grad_norm: float) -> Callable[..., tuple[Learne
         trained = jax.tree.map(lambda x, d: x - learning_rate * d, trained, change)
         return Learner(eqx.combine(trained, static), moments), terms
 
-    @eqx.filter_jit
-    def scan(
-        learner: Learner, batch: Batch, index: Array, weight: Array, *rest: Any
-    ) -> tuple[Learner, Batch]:
-        changing, fixed = eqx.partition(learner, eqx.is_array)
-
-        def body(changing: Any, picked: tuple[Array, Array]) -> tuple[Any, Batch]:
-            rows = jax.tree.map(lambda array: array[picked[0]], batch)
-            moved, terms = one(eqx.combine(changing, fixed), rows, picked[1], *rest)
-            return eqx.filter(moved, eqx.is_array), terms
-
-        changing, terms = jax.lax.scan(body, changing, (index, weight))
-        return eqx.combine(changing, fixed), jax.tree.map(jnp.mean, terms)
-
-    step = eqx.filter_jit(one)
+    loop = over_minibatches(one)
 
     def descend(
         learner: Learner,
@@ -119,13 +150,6 @@ def make_descend(loss: Loss, max_grad_norm: float) -> Callable[..., tuple[Learne
         learning_rate: Array,
         constants: dict[str, Array],
     ) -> tuple[Learner, Batch]:
-        if not batch["images"]:
-            return scan(learner, batch, index, weight, learning_rate, constants)
-        collected = []
-        for picked, share in zip(index, weight, strict=True):
-            rows = jax.tree.map(lambda array, picked=picked: array[picked], batch)
-            learner, terms = step(learner, rows, share, learning_rate, constants)
-            collected.append(terms)
-        return learner, jax.tree.map(lambda *values: jnp.stack(values).mean(), *collected)
+        return loop(learner, batch, index, (weight,), learning_rate, constants)
 
     return descend
