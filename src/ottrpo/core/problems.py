@@ -184,11 +184,13 @@ def finite_problem(
     state_r, action_r = np.nonzero(weight_sa)
     if state_r.size == 0:  # nothing was visited: the rows are there, without weight, and stay
         state_r, action_r = np.nonzero(policy)
-    dual = DualProblem(
+    dual = object.__new__(DualProblem)
+    _set(  # what it is made of was checked, and need not be again, row by row
+        dual,
         weight_r=weight_sa[state_r, action_r],
         gain_rk=gain[state_r],
         cost_rk=cost_sab[state_r if len(cost_sab) > 1 else 0, action_r],
-        radius=radius,
+        radius=positive_number("radius", radius),
         allowed_rk=None if allowed is None else allowed[state_r],
         stay_r=action_r,
     )
