@@ -2,7 +2,7 @@
 #   make train                      OT-TRPO on CliffWalking and Taxi
 #   make train ENV=Taxi-v4 STEPS=1000000
 #   make test                       make check, then the tests
-#   make check                      formatting, lint, types, import directions
+#   make check                      formatting, lint, types, import directions, no code from files
 #   make results                    the README's results tables, made from results/
 #   make wheel-check                the wheel installs into a clean environment and `ottrpo --help` runs there
 
@@ -44,6 +44,7 @@ check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.persistence.lint src
 
 test: check
 	$(BIN)/pytest $(PYTEST_ARGS) -m "not slow"

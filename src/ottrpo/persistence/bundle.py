@@ -69,7 +69,7 @@ def read(
     Args:
         path: which; a name without an ending may stand for one with ``.zip``.
         kind: what it must hold.
-        follow: whether ``path`` may be a symbolic link.
+        follow: whether ``path`` may be a symbolic link or a directory.
 
     Raises:
         BundleError: if there is none, it is of another kind or version, or it is not exactly
@@ -84,6 +84,8 @@ def read(
             raise ValueError(f"{DATA} is no object")
     except FileNotFoundError as error:
         raise BundleError(f"there is no saved agent at {name}") from error
+    except OSError as error:
+        raise BundleError(f"{name} can't be read: {error.strerror or error}") from error
     except (ValueError, SafetensorError) as error:
         raise BundleError(f"{name} is no bundle of ours, or it is damaged: {error}") from error
     if found != kind:
@@ -182,7 +184,7 @@ def _bytes(path: Place, follow: bool) -> bytes:
             raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
         return content
     place = Path(path)
-    if place.is_dir():
+    if follow and place.is_dir():
         # whoever names a file may name a link; what lies in a directory must be the file itself
         return read_plain(place / RUN_AGENT, MAX_BYTES, follow=False)
     return read_plain(place if place.exists() else _with_ending(place), MAX_BYTES, follow=follow)

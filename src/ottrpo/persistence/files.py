@@ -67,13 +67,16 @@ def read_plain(path: Path, limit: int, *, follow: bool = True) -> bytes:
     # without waiting: opening a pipe would else hang until somebody writes to it
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
     handle = os.open(path, flags)
-    with os.fdopen(handle, "rb") as file:
+    try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("it is not a regular file")
         if status.st_size > limit:
             raise ValueError(f"it has {status.st_size:,} bytes, more than {limit:,}")
-        return file.read(limit + 1)
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            return file.read(limit)
+    finally:
+        os.close(handle)
 
 
 def _write_all(handle: int, content: bytes) -> None:
