@@ -24,6 +24,8 @@ class Report:
     """where the results are"""
     json: bool = False
     """print one object: study, environment, agent, configuration, statistics"""
+    html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """write one page, the paper's tables and figures with ours beside them"""
     sampled: bool = False
     """with --json: of sampled actions where both ways to act were evaluated"""
 
@@ -32,9 +34,11 @@ class Report:
         chosen = self._chosen()
         if self.sampled and not self.json:
             raise Mistake("--sampled goes with --json; the other reports show both ways to act")
+        if self.html is not None:
+            self._write_page(chosen, self.html)
         if self.json:
             self._print_json(chosen)
-        else:
+        elif self.html is None:
             self._print_tables(chosen)
         return 0
 
@@ -64,6 +68,14 @@ class Report:
                 for name in chosen
             }
         print(json.dumps(data, allow_nan=False))
+
+    def _write_page(self, chosen: list[str], path: Path) -> None:
+        from ottrpo.reports.page import write_page
+
+        with mistakes():
+            write_page(self.results, chosen, path)
+        if not self.json:
+            print(f"written: {path}")
 
     def _print_tables(self, chosen: list[str]) -> None:
         from rich.console import Console

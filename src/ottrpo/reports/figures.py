@@ -136,7 +136,7 @@ def profiles_svg(title: str, profiles: Sequence[tuple[str, Profile]], xlabel: st
 
 
 def _draw(axes: Any, panel: Panel, points: int | None = None) -> None:
-    lowest = np.inf
+    lowest, highest = np.inf, -np.inf
     for i, (label, cell) in enumerate(panel.cells):
         mark_t, return_nt = next(iter(cell.curves.values())).common()
         mark_t, return_nt = _thinned(mark_t, return_nt, points)
@@ -148,12 +148,14 @@ def _draw(axes: Any, panel: Panel, points: int | None = None) -> None:
         high_t = np.minimum(mean_t + std_t, return_nt.max(axis=0))
         axes.fill_between(mark_t, low_t, high_t, color=colour, alpha=0.15, linewidth=0)
         lowest = min(lowest, float(mean_t.min(initial=np.inf)))
+        highest = max(highest, float(high_t.max(initial=-np.inf)))
     if panel.paper is not None:
         axes.axhline(panel.paper.score, linestyle="--", color=FAINT, linewidth=1, label="paper")
     if panel.best is not None:
         axes.axhline(panel.best, linestyle=":", color=FAINT, linewidth=1)
     if lowest < -100:  # returns run from minus thousands to a handful: show both ends
         axes.set_yscale("symlog", linthresh=20)
+        axes.set_ylim(top=max(highest, panel.best or highest) + 10)
     axes.set_title(_plain(panel.title), fontsize=9)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlabel("environment steps")
@@ -183,10 +185,11 @@ def _thinned(mark_t: Any, return_nt: Floats, points: int | None) -> tuple[Any, F
 
 
 def _svg_figure() -> tuple[Figure, Any]:
-    figure = Figure(figsize=(4.4, 3.1), layout="constrained")
+    figure = Figure(figsize=(4.4, 3.1))
     figure.patch.set_alpha(0.0)
     FigureCanvasSVG(figure)
-    axes = figure.add_subplot()
+    # a fixed place: working one out draws everything twice
+    axes = figure.add_axes((0.15, 0.145, 0.83, 0.765))
     axes.patch.set_alpha(0.0)
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -146,19 +145,21 @@ def read_study(folder: Path) -> StudyResult:
     )
 
 
-def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """The lines of a table with their numbers; ``columns`` must be there and filled."""
+def read_rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """The columns ``names`` of a table, row by row, each with the number of its line."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not text: {error}; {_remedy(path)}") from error
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    missing = [name for name in columns if name not in (reader.fieldnames or ())]
+    reader = csv.reader(io.StringIO(text, newline=""))
+    head = next(reader, [])
+    missing = [name for name in names if name not in head]
     require(not missing, f"{path} lacks the columns {', '.join(missing)}; {_remedy(path)}")
+    places = [head.index(name) for name in names]
     for row in reader:
-        torn = None in row or any(not row[name] for name in columns)
-        require(not torn, f"{path}, line {reader.line_num} is torn; {_remedy(path)}")
-        yield reader.line_num, row
+        if len(row) != len(head) or not all(row):
+            raise ValueError(f"{path}, line {reader.line_num} is torn; {_remedy(path)}")
+        yield reader.line_num, [row[place] for place in places]
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
@@ -220,19 +221,16 @@ def _read_cell(
 def _read_curves(path: Path) -> dict[bool, Curves]:
     """Way to act -> seed x mark."""
     found: dict[bool, dict[int, dict[int, float]]] = {}
-    for line, row in read_rows(path, _EVALUATION_COLUMNS):
+    for line, (seed, mark, way, returns) in read_rows(path, _EVALUATION_COLUMNS):
         try:
-            seed, mark, way = int(row["seed"]), int(row["mark"]), bool(int(row["deterministic"]))
-            mean = fmean(map(float, row["returns"].split()))
-        except ValueError as error:
+            values = [float(value) for value in returns.split()]
+            mean = sum(values) / len(values)
+            curve = found.setdefault(bool(int(way)), {}).setdefault(int(seed), {})
+            if int(mark) in curve or not math.isfinite(mean):
+                raise ValueError(f"seed {seed} at {mark} stands there twice or is no number")
+            curve[int(mark)] = mean
+        except (ValueError, ZeroDivisionError) as error:
             raise ValueError(f"{path}, line {line}: {error}; {_remedy(path)}") from error
-        require(math.isfinite(mean), f"{path}, line {line}: a return is {mean}; {_remedy(path)}")
-        curve = found.setdefault(way, {}).setdefault(seed, {})
-        require(
-            mark not in curve,
-            f"{path}, line {line}: seed {seed} is evaluated twice at {mark}; {_remedy(path)}",
-        )
-        curve[mark] = mean
     return {way: _as_arrays(found[way]) for way in sorted(found, reverse=True)}
 
 
@@ -250,18 +248,19 @@ def _read_runs(path: Path) -> dict[str, list[Run]]:
     runs: dict[str, list[Run]] = {}
     if not path.is_file():
         return runs
-    for line, row in read_rows(path, _RUN_COLUMNS):
+    for line, (cell, *numbers, seconds) in read_rows(path, _RUN_COLUMNS):
         try:
+            seed, steps, updates, violations = map(int, numbers)
             run = Run(
-                seed=int(row["seed"]),
-                steps=int(row["steps"]),
-                updates=int(row["updates"]),
-                violations=int(row["violations"]),
-                train_seconds=float(row["train_seconds"]),
+                seed=seed,
+                steps=steps,
+                updates=updates,
+                violations=violations,
+                train_seconds=float(seconds),
             )
         except ValueError as error:
             raise ValueError(f"{path}, line {line}: {error}; {_remedy(path)}") from error
-        runs.setdefault(row["cell"], []).append(run)
+        runs.setdefault(cell, []).append(run)
     return runs
 
 

@@ -107,9 +107,3 @@ def cell_scores(cell: CellResult) -> list[CellScore]:
             )
         )
     return scores
-
-
-def first_score(cell: CellResult) -> CellScore | None:
-    """The score that stands for a cell: of deterministic actions where they were evaluated."""
-    scores = cell_scores(cell)
-    return scores[0] if scores else None

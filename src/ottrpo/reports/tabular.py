@@ -5,7 +5,6 @@ the trained policies, computed instead of sampled, and the share of updates that
 their radius, by our own audit and by POT.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -55,30 +54,23 @@ def write_study(folder: Path) -> list[Path]:
 def study_audits(folder: Path) -> dict[str, CellAudit]:
     """The audits of a study, by cell; none if its agents are not audited."""
     path = folder / AUDITS
-    by_cell: dict[str, list[dict[str, str]]] = {}
+    exact: dict[str, list[float]] = {}
+    counts: dict[str, list[list[int]]] = {}
     if path.is_file():
-        for _, row in read_rows(path, _COLUMNS):
-            by_cell.setdefault(row["cell"], []).append(row)
-    try:
-        return {name: _audit(rows) for name, rows in by_cell.items()}
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
-def _audit(rows: Sequence[dict[str, str]]) -> CellAudit:
-    def total(key: str) -> int:
-        return sum(int(row[key]) for row in rows)
-
-    exact = [float(row["exact_return"]) for row in rows]
-    return CellAudit(
-        exact_return=fmean(exact),
-        lowest_exact_return=min(exact),
-        updates=total("updates"),
-        audited=total("audited"),
-        violations=total("violations"),
-        pot_checked=total("pot_checked"),
-        pot_violations=total("pot_violations"),
-    )
+        for line, (cell, value, *numbers) in read_rows(path, _COLUMNS):
+            try:
+                exact.setdefault(cell, []).append(float(value))
+                counts.setdefault(cell, []).append([int(text) for text in numbers])
+            except ValueError as error:
+                raise ValueError(f"{path}, line {line}: {error}") from error
+    return {
+        cell: CellAudit(
+            exact_return=fmean(values),
+            lowest_exact_return=min(values),
+            **dict(zip(_COUNTS, map(sum, zip(*counts[cell], strict=True)), strict=True)),
+        )
+        for cell, values in exact.items()
+    }
 
 
 def study_table(folder: Path) -> str:
