@@ -154,9 +154,10 @@ def _tell(spec: "RunSpec", directory: "RunDirectory", agent: Any, console: "Cons
     if paper is not None:
         console.print(f"paper {paper.score:,.0f} ± {paper.spread:,.0f}", markup=False)
     grid = catalogue.grid(spec.environment)
-    if grid is not None:
+    table = agent.get_parameters().get("policy")  # networks have none
+    if grid is not None and table is not None:
         console.print("the most probable action in each state:", markup=False)
-        console.print(draw_policy(agent.get_parameters()["policy"], grid), markup=False)
+        console.print(draw_policy(table, grid), markup=False)
     picture = directory.path / "learning_curve.png"
     draw_learning_curve(evaluations, picture, paper=None if paper is None else paper.score)
     console.print(f"learning curve: {picture}", markup=False)

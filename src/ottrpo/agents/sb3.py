@@ -1,0 +1,388 @@
+"""TRPO, PPO and A2C as Stable-Baselines3 and sb3-contrib wrote them, as agents of this library.
+
+The algorithms are imported and left alone. What is added stands around them: construction from
+plain settings (several environments, running normalisation, activations and schedules by name),
+evaluation that leaves training untouched, saving without pickle, and going on exactly.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from inspect import Signature
+from typing import Any, ClassVar, Self, final
+
+import numpy as np
+import sb3_contrib
+import stable_baselines3
+from gymnasium import spaces
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.running_mean_std import RunningMeanStd
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
+
+from ottrpo.envs import catalogue
+from ottrpo.persistence import bundle
+from ottrpo.tabular.environments import as_problem
+from ottrpo.tabular.problem import Problem
+
+from .environments import fresh_env, made, name_of
+from .sb3_playing import TOGETHER, noise_from, play, policy_table
+from .sb3_settings import as_data, for_library, joint_signature, require_settings
+from .sb3_state import (
+    NETWORKS,
+    network_arrays,
+    optimiser_arrays,
+    restore_networks,
+    restore_optimiser,
+    restored_statistics,
+    statistics_arrays,
+)
+from .settings import at_least
+from .spaces import space_from_data, space_to_data
+
+Array = Any
+NORMALISER_EPSILON = 1e-8  # VecNormalize's default
+
+
+class Baseline(OnPolicyAlgorithm):
+    """What the three share; a subclass names this class first and the library's second.
+
+    Args:
+        policy: ``MlpPolicy``, ``CnnPolicy`` or ``MultiInputPolicy``.
+        env: a Gymnasium id, an environment, or a `VecEnv` that is not normalised yet.
+        n_envs: how many copies of an id to step in turns.
+        normalize_obs: standardise observations by their running mean and spread.
+        normalize_reward: divide rewards by the running spread of the discounted return.
+        clip_obs: the largest standardised observation.
+        clip_reward: the largest scaled reward.
+        seed: of the environments, the networks and the actions.
+        device: where torch computes.
+        settings: those of the library's class; schedules may be plain data, as for `OTTRPO`.
+
+    The statistics of ``normalize_obs`` belong to the agent: `predict` takes observations as the
+    environment gives them, and `get_env` returns the environments that give such.
+    """
+
+    __signature__: ClassVar[Signature]
+    last_update: dict[str, float]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        cls.__signature__ = joint_signature(Baseline.__init__, library=cls.__bases__[1])
+
+    def __init__(
+        self,
+        policy: str,
+        env: Any,
+        *,
+        n_envs: int = 1,
+        normalize_obs: bool = False,
+        normalize_reward: bool = False,
+        clip_obs: float = 10.0,
+        clip_reward: float = 10.0,
+        seed: int | None = None,
+        device: str = "cpu",
+        _init_setup_model: bool = True,
+        **settings: Any,
+    ) -> None:
+        known = self.__signature__
+        require_settings(settings, known, type(self).__name__)
+        self._settings: dict[str, Any] = {
+            "n_envs": at_least("n_envs", n_envs, 1),
+            "normalize_obs": normalize_obs,
+            "normalize_reward": normalize_reward,
+            "clip_obs": clip_obs,
+            "clip_reward": clip_reward,
+            "seed": seed,
+            "gamma": known.parameters["gamma"].default,
+            **as_data(settings),
+        }
+        self._statistics: dict[str, RunningMeanStd] = {}
+        self._evaluation_envs: list[Any] = []
+        self.last_update = {}
+        try:
+            super().__init__(
+                policy,
+                None if env is None else self._wrapped(env),  # type: ignore[arg-type]
+                **for_library(settings),
+                seed=seed,
+                device=device,
+                _init_setup_model=_init_setup_model,
+            )
+        except AssertionError as error:  # how the libraries refuse a setting or a space
+            raise ValueError(" ".join(str(error).split())) from error
+
+    # ------------------------------------------------------------------ environments
+
+    def _wrapped(self, env: Any) -> VecEnv:
+        """The environments to train in: as many as asked for, normalised if asked for."""
+        if isinstance(env, str):
+            env = _copies(env, self._settings["n_envs"])
+        vectorised = self._wrap_env(env, verbose=0)
+        if isinstance(vectorised, VecNormalize):
+            raise ValueError(
+                "the environment is normalised already; pass it bare, with normalize_obs=True "
+                "and normalize_reward=True"
+            )
+        if self._settings["n_envs"] not in (1, vectorised.num_envs):
+            raise ValueError(
+                f"n_envs is {self._settings['n_envs']}, but the environments given are "
+                f"{vectorised.num_envs}; pass an id to have them made"
+            )
+        self._settings["n_envs"] = vectorised.num_envs
+        if not (self._settings["normalize_obs"] or self._settings["normalize_reward"]):
+            return vectorised
+        return self._normalised_env(vectorised)
+
+    def _normalised_env(self, env: VecEnv) -> VecEnv:
+        given = self._settings
+        if given["normalize_obs"] and not isinstance(env.observation_space, spaces.Box):
+            raise ValueError(
+                f"normalize_obs needs observations in a Box, {name_of(env)} has "
+                f"{type(env.observation_space).__name__}; set normalize_obs=false"
+            )
+        normaliser: Any = VecNormalize(
+            env,
+            norm_obs=given["normalize_obs"],
+            norm_reward=given["normalize_reward"],
+            clip_obs=given["clip_obs"],
+            clip_reward=given["clip_reward"],
+            gamma=given["gamma"],
+        )
+        # shared, not copied: they survive a change of environments
+        if not self._statistics:
+            self._statistics["rewards"] = normaliser.ret_rms
+            if given["normalize_obs"]:
+                self._statistics["observations"] = normaliser.obs_rms
+        normaliser.ret_rms = self._statistics["rewards"]
+        if given["normalize_obs"]:
+            normaliser.obs_rms = self._statistics["observations"]
+        return normaliser  # type: ignore[no-any-return]
+
+    def get_env(self) -> VecEnv | None:
+        """The environments as they give observations, before these are normalised."""
+        return self.env.venv if isinstance(self.env, VecNormalize) else self.env
+
+    def set_env(self, env: Any, force_reset: bool = True) -> None:
+        """Train in other environments; the statistics go on."""
+        super().set_env(self._wrapped(env), force_reset)
+
+    # ------------------------------------------------------------------ learning and acting
+
+    def train(self) -> None:
+        """The library's update; what it logs is kept in ``last_update``."""
+        super().train()
+        self.last_update = {
+            key: float(value)
+            for key, value in self.logger.name_to_value.items()
+            if key.startswith("train/")
+        }
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Array, Any]:
+        """Actions for observations as the environment gives them; see the library's `predict`."""
+        return super().predict(self._normalised(observation), state, episode_start, deterministic)
+
+    def _normalised(self, observation: Any) -> Any:
+        """By the statistics as they are now, which this does not change."""
+        running = self._statistics.get("observations")
+        if running is None:
+            return observation
+        standard = (observation - running.mean) / np.sqrt(running.var + NORMALISER_EPSILON)
+        limit = self._settings["clip_obs"]
+        return np.clip(standard, -limit, limit).astype(np.float32)
+
+    def evaluate(
+        self, episodes: int, *, deterministic: bool = True, seed: int = 0, env: Any = None
+    ) -> Array:
+        """Undiscounted returns of whole episodes, with rewards as they are and frozen statistics.
+
+        Finite problems are played as our tabular agents play them: over the transition table.
+
+        Args:
+            episodes: how many.
+            deterministic: the policy's mode (True) or its samples (False).
+            seed: of the environments and of the noise.
+            env: a Gymnasium environment to use; by default new ones like the training one.
+        """
+        if env is None and self._problem is not None:
+            table = self.policy_table()
+            if deterministic:
+                table = np.eye(table.shape[1])[table.argmax(axis=1)]
+            streams = np.random.SeedSequence(seed)
+            return self._problem.simulator(streams).returns(table, episodes)
+        envs = self._for_evaluation(min(episodes, TOGETHER)) if env is None else [env]
+        every = self.sde_sample_freq if self.sde_sample_freq > 0 else self.n_steps
+
+        def draw_noise(step: int) -> None:
+            if self.use_sde and not deterministic and step % every == 0:
+                self.policy.reset_noise(len(envs))
+
+        def act(observations: Array) -> Array:
+            return self.predict(observations, deterministic=deterministic)[0]
+
+        with noise_from(seed, self.policy):
+            return play(envs, episodes, act, seed, draw_noise)
+
+    def policy_table(self) -> Array:
+        """Probabilities of the actions in each state; for finite problems only."""
+        both = (self.observation_space, self.action_space)
+        if not all(isinstance(space, spaces.Discrete) for space in both):
+            raise ValueError("only a policy between Discrete spaces is a table")
+        return policy_table(self.policy, int(self.observation_space.n))  # type: ignore[attr-defined]
+
+    @cached_property
+    def _problem(self) -> Problem | None:
+        """What is trained on, if it is finite."""
+        both = (self.observation_space, self.action_space)
+        finite = all(isinstance(space, spaces.Discrete) for space in both)
+        return as_problem(fresh_env(self._environment())) if finite else None
+
+    def _for_evaluation(self, count: int) -> list[Any]:
+        missing = count - len(self._evaluation_envs)
+        self._evaluation_envs += [fresh_env(self._environment()) for _ in range(missing)]
+        return self._evaluation_envs[:count]
+
+    def _environment(self) -> VecEnv:
+        if self.env is None:
+            raise ValueError("this agent has no environment; give it one: agent.set_env(env)")
+        return self.env
+
+    # ------------------------------------------------------------------ saving
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor's keywords as plain data, from which an equal agent can be built."""
+        return dict(self._settings)
+
+    def save(
+        self, path: Any, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
+    ) -> None:
+        """Write the agent, normaliser and all, to one file of safetensors and JSON.
+
+        Args:
+            path: where; ``.zip`` is added if it has no ending.
+            exclude: not supported, as nothing else than the agent itself is saved.
+            include: likewise.
+        """
+        if exclude or include:
+            raise ValueError("exclude and include have no meaning here: a bundle is always whole")
+        bundle.write(path, type(self).__name__, self._saved_arrays(), self._saved_data())
+
+    def _saved_arrays(self) -> dict[str, Any]:
+        return {
+            **network_arrays(self.policy),
+            **optimiser_arrays(self.policy.optimizer),
+            **statistics_arrays(self._statistics),
+        }
+
+    def _saved_data(self) -> dict[str, Any]:
+        return {
+            "policy": _alias(self),
+            "settings": self.settings(),
+            "observation_space": space_to_data(self.observation_space),
+            "action_space": space_to_data(self.action_space),
+            "environment": None if self.env is None else name_of(self.env),
+            "state": {
+                "num_timesteps": self.num_timesteps,
+                "n_updates": self._n_updates,
+                "progress_remaining": self._current_progress_remaining,
+                "last_update": self.last_update,
+            },
+        }
+
+    @classmethod
+    def load(  # type: ignore[override]
+        cls, path: Any, env: Any = None, device: str = "cpu", **settings: Any
+    ) -> Self:
+        """An agent that `save` wrote; it predicts without an environment and learns with one.
+
+        Args:
+            path: the file, or the directory of a run.
+            env: to go on learning in.
+            device: where torch computes.
+            settings: replacements for saved settings.
+        """
+        arrays, data = bundle.read(path, cls.__name__)
+        with bundle.interpreting(path):
+            keywords = data["settings"] | settings
+            agent = cls(data["policy"], None, device=device, _init_setup_model=False, **keywords)
+            agent.observation_space = space_from_data(data["observation_space"])
+            agent.action_space = space_from_data(data["action_space"])
+            agent.n_envs = keywords["n_envs"]
+            agent._statistics = restored_statistics(arrays, agent._statistics_shapes())
+        if env is not None:
+            agent.set_env(env)
+        with bundle.interpreting(path):
+            agent._setup_model()
+            agent._restore(arrays, data["state"])
+        return agent
+
+    def _statistics_shapes(self) -> dict[str, tuple[int, ...]]:
+        shapes: dict[str, tuple[int, ...]] = {}
+        if self._settings["normalize_obs"] or self._settings["normalize_reward"]:
+            shapes["rewards"] = ()
+        if self._settings["normalize_obs"]:
+            shapes["observations"] = self.observation_space.shape or ()
+        return shapes
+
+    def _restore(self, arrays: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+        networks = {name: array for name, array in arrays.items() if name.startswith(NETWORKS)}
+        restore_networks(self.policy, networks, exact=True)
+        restore_optimiser(self.policy.optimizer, arrays)
+        self.num_timesteps = int(state["num_timesteps"])
+        self._n_updates = int(state["n_updates"])
+        self._current_progress_remaining = float(state["progress_remaining"])
+        self.last_update = {str(key): float(value) for key, value in state["last_update"].items()}
+
+    def get_parameters(self) -> dict[str, Any]:
+        """The trained arrays, by their path."""
+        return network_arrays(self.policy)
+
+    def set_parameters(
+        self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto"
+    ) -> None:
+        """Replace the trained arrays by those of a file or of `get_parameters`.
+
+        Raises:
+            ValueError: if names (with ``exact_match``) or shapes differ, or a number is not
+                finite; nothing is changed then.
+        """
+        given = load_path_or_dict
+        if not isinstance(given, Mapping):
+            saved, _ = bundle.read(given, type(self).__name__)
+            given = {k: v for k, v in saved.items() if k.startswith(NETWORKS)}
+        restore_networks(self.policy, given, exact=exact_match)
+
+
+@final
+class TRPO(Baseline, sb3_contrib.TRPO):
+    """Trust region policy optimisation (Schulman et al., 2015), of sb3-contrib."""
+
+
+@final
+class PPO(Baseline, stable_baselines3.PPO):
+    """Proximal policy optimisation (Schulman et al., 2017), of Stable-Baselines3."""
+
+
+@final
+class A2C(Baseline, stable_baselines3.A2C):
+    """Advantage actor-critic (Mnih et al., 2016), of Stable-Baselines3."""
+
+
+def _copies(env_id: str, count: int) -> VecEnv:
+    first, name = made(env_id), catalogue.resolve(env_id)
+    rest = [catalogue.make(name, disable_env_checker=True) for _ in range(count - 1)]
+    monitored = iter([Monitor(env) for env in (first, *rest)])
+    return DummyVecEnv([lambda: next(monitored)] * count)
+
+
+def _alias(agent: Baseline) -> str:
+    """The name that SB3 has for the agent's kind of policy."""
+    for name, policy_class in agent.policy_aliases.items():
+        if policy_class is agent.policy_class:
+            return name
+    raise ValueError(f"only {', '.join(agent.policy_aliases)} can be saved")
