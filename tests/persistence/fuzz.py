@@ -1,0 +1,378 @@
+"""Inputs nobody would think of, for everything that reads a file.
+
+    python -m tests.persistence.fuzz --minutes 10
+
+Hypothesis draws them: honest files with edits, files with sound checksums around edited or invented
+contents, and agents whose saved data was tampered with. A reader may refuse with one line, or
+return exactly what an honest writer must have meant; anything else is told with the shortest input
+that shows it.
+"""
+
+import argparse
+import atexit
+import io
+import json
+import math
+import os
+import shutil
+import struct
+import tempfile
+import time
+import warnings
+from collections import Counter
+from functools import cache, wraps
+from pathlib import Path
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as random_seed
+from hypothesis import strategies as st
+
+from ottrpo.persistence import bundle, strict_json
+from ottrpo.persistence.checkpoints import Checkpoints
+from ottrpo.persistence.lock import NAME, DirectoryLock
+
+from . import hostile
+
+SLOW = 10.0  # seconds; no input of this size may take as long
+TOKENS = [
+    *(b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"bundle.json", b"data.json", b"../x", b"\0"),
+    *(b"NaN", b"-Infinity", b"1e999", b"[", b"{", b"}", b'"', b'"a":', b",", b"\\ud800", b"\xff"),
+    *(b'{"__float__":"inf"}', b'"__metadata__"', b"9" * 200, b"F64", b"BF16", b"data_offsets"),
+    *(struct.pack("<Q", 2**63), struct.pack("<I", 2**32 - 1), struct.pack("<H", 8), bytes(64)),
+]
+COUNTS: Counter[str] = Counter()
+TARGETS = {}
+
+numbers = st.integers(-(2**130), 2**130) | st.floats()
+leaves = st.none() | st.booleans() | numbers | st.text(max_size=20)
+values = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=12,
+)
+pieces = st.sampled_from(TOKENS) | st.binary(max_size=12)
+edits = st.lists(
+    st.tuples(
+        st.sampled_from("xrid"), st.floats(0, 1, exclude_max=True), pieces, st.integers(0, 40)
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def fuzzed(*strategies):
+    """Something to be tried with inputs of the strategies."""
+
+    def register(function):
+        TARGETS[function.__name__] = function, strategies
+        return function
+
+    return register
+
+
+def edited(content, plan):
+    """The content after flips, replacements, insertions and deletions."""
+    result = bytearray(content)
+    for kind, place, piece, length in plan:
+        at = int(place * len(result))
+        if kind == "x" and result:
+            result[at] ^= 1 << (length % 8)
+        elif kind == "r":
+            result[at : at + len(piece)] = piece
+        elif kind == "i":
+            result[at:at] = piece
+        elif kind == "d":
+            del result[at : at + length]
+    return bytes(result)
+
+
+def read(content):
+    """What the reader returns, or None where it refuses as it should."""
+    began = time.perf_counter()
+    try:
+        return bundle.read(io.BytesIO(content), hostile.KIND)
+    except bundle.BundleError as refusal:
+        _require_one_line(refusal)
+        return None
+    finally:
+        assert time.perf_counter() - began < SLOW
+
+
+def _require_one_line(refusal):
+    text = str(refusal)
+    assert text, "a refusal without words"
+    assert "\n" not in text
+    assert len(text) < 1000
+
+
+# ---------------------------------------------------------------- the readers
+
+
+@fuzzed(edits)
+def whole_files(plan):
+    content = edited(hostile.honest(), plan)
+    assert (read(content) is None) == (content != hostile.honest())
+
+
+@fuzzed(st.binary(max_size=300))
+def anything(content):
+    assert read(content) is None
+
+
+@fuzzed(edits)
+def edited_data(plan):
+    text = edited(strict_json.dumps(hostile.DATA), plan)
+    found = read(hostile.assembled(data=text))
+    if found is not None:
+        _require_same(found[1], json.loads(text, object_hook=_float_from))
+
+
+@fuzzed(values)
+def invented_data(value):
+    try:
+        text = json.dumps(value).encode()
+    except ValueError:
+        return
+    found = read(hostile.assembled(data=text))
+    if found is not None:
+        _require_same(found[1], json.loads(text, object_hook=_float_from))
+    if isinstance(value, dict) and "__float__" not in str(value):
+        ours = read(hostile.assembled(data=strict_json.dumps(value)))
+        assert ours is not None, "an honest value is refused"
+        _require_same(ours[1], value)
+
+
+@fuzzed(edits)
+def edited_arrays(plan):
+    content = edited(hostile.members()["arrays.safetensors"], plan)
+    found = read(hostile.assembled(arrays=content))
+    if found is not None:
+        assert sum(array.nbytes for array in found[0].values()) <= len(content)
+
+
+entries = st.fixed_dictionaries(
+    {
+        "dtype": st.sampled_from([*bundle.DTYPES, "BF16", "O", "f8"]) | leaves,
+        "shape": st.lists(st.integers(0, 5), max_size=3) | st.lists(values, max_size=3) | values,
+        "data_offsets": st.lists(st.integers(0, 64), min_size=2, max_size=2) | values,
+    }
+)
+headers = st.dictionaries(st.text(max_size=6), entries | values, max_size=3)
+
+
+@fuzzed(headers, st.binary(max_size=64), st.none() | st.integers(0, 2**64 - 1))
+def invented_arrays(header, body, claimed):
+    try:
+        content = hostile.tensors(header, body, claimed)
+    except ValueError:
+        return
+    found = read(hostile.assembled(arrays=content))
+    if found is not None:
+        assert found[0].keys() == header.keys()
+        assert sum(array.nbytes for array in found[0].values()) == len(body)
+
+
+@fuzzed(edits | st.dictionaries(st.sampled_from(["format", "kind", "sha256", "x"]), values))
+def descriptions(plan):
+    if isinstance(plan, dict):
+        try:
+            content = hostile.assembled(**plan)
+        except ValueError:
+            return
+    else:
+        inside = hostile.members()
+        inside["bundle.json"] = edited(inside["bundle.json"], plan)
+        content = bundle.container.pack(inside)
+    found = read(content)
+    assert found is None or found[1] == hostile.DATA
+
+
+@cache
+def _folder():
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@fuzzed(st.binary(max_size=200) | values.map(lambda value: json.dumps(value).encode()))
+def locks(content):
+    path = _folder() / NAME
+    path.write_bytes(content)
+    try:
+        with DirectoryLock(_folder()):
+            pass
+    except ValueError as refusal:
+        _require_one_line(refusal)
+
+
+@fuzzed(edits)
+def checkpoints(plan):
+    kept = Checkpoints(_folder() / "checkpoints", hostile.KIND)
+    if not kept.folder.exists():
+        for step in (1, 2):
+            kept.write(step, hostile.ARRAYS, hostile.DATA)
+        _whole_newest.append((kept.folder / "step-000000000000002.zip").read_bytes())
+    content = edited(_whole_newest[0], plan)
+    (kept.folder / "step-000000000000002.zip").write_bytes(content)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = kept.latest()
+    changed = content != _whole_newest[0]
+    assert (found.step, len(told)) == ((1, 1) if changed else (2, 0))
+
+
+_whole_newest: list[bytes] = []
+
+
+# ---------------------------------------------------------------- the agents
+
+
+@cache
+def _saved(name):
+    """An honest agent's arrays and data."""
+    from ottrpo import OTTRPO, WPO, TabularOTTRPO
+
+    small = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "policy_kwargs": {"net_arch": [4]}}
+    agents = {
+        "TabularOTTRPO": lambda: TabularOTTRPO("FrozenLake-v1", initial_q=2.0),
+        "WPO": lambda: WPO("FrozenLake-v1", initial_q=2.0),
+        "OTTRPO": lambda: OTTRPO("MlpPolicy", "Pendulum-v1", **small),
+    }
+    buffer = io.BytesIO()
+    agent = agents[name]()
+    agent.save(buffer if name == "OTTRPO" else _folder() / name)
+    place = io.BytesIO(buffer.getvalue()) if name == "OTTRPO" else _folder() / name
+    return type(agent), *bundle.read(place, name)
+
+
+def _places(value, path=()):
+    """The path of everything inside a value."""
+    yield path
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _places(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value[:3]):
+            yield from _places(inner, (*path, index))
+
+
+def _with(value, path, new):
+    """The value with something else at a path; nothing there if it is ``...``."""
+    if not path:
+        return new
+    changed = dict(value) if isinstance(value, dict) else list(value)
+    if len(path) == 1 and new is ...:
+        del changed[path[0]]
+    else:
+        changed[path[0]] = _with(changed[path[0]], path[1:], new)
+    return changed
+
+
+absurd = st.sampled_from(
+    [..., 0, -1, 10**9, 2**64, math.nan, math.inf, "", "os:system-v0", [], {}, [10**6] * 3, None]
+)
+
+
+@fuzzed(st.data())
+def agents(data):
+    name = data.draw(st.sampled_from(["TabularOTTRPO", "WPO", "OTTRPO"]), "agent")
+    agent_class, arrays, saved = _saved(name)
+    path = data.draw(st.sampled_from([p for p in _places(saved) if p]), "place")
+    tampered = _with(saved, path, data.draw(absurd | values, "value"))
+    changed = dict(arrays)
+    if data.draw(st.booleans(), "arrays too"):
+        which = data.draw(st.sampled_from(sorted(arrays)), "array")
+        new = data.draw(st.sampled_from([None, math.nan, 1, "int", "axis"]), "how")
+        changed = _tampered_arrays(changed, which, new)
+    try:
+        content = hostile.honest(name, changed, tampered)
+    except ValueError:
+        return
+    (_folder() / "tampered.zip").write_bytes(content)
+    try:
+        loaded = agent_class.load(_folder() / "tampered.zip")
+    except ValueError as refusal:
+        COUNTS["agents refused"] += bool(str(refusal))
+    else:
+        COUNTS["agents accepted"] += 1
+        for array in loaded.get_parameters().values():
+            assert np.isfinite(array).all()
+
+
+def _tampered_arrays(arrays, which, how):
+    old = arrays.pop(which)
+    if how is None:
+        return arrays
+    new = {"int": lambda: np.zeros(old.shape, np.int8), "axis": lambda: old[None]}.get(how)
+    return arrays | {which: np.full(old.shape, how) if new is None else new()}
+
+
+# ---------------------------------------------------------------- running it
+
+
+def _float_from(made):
+    if set(made) == {"__float__"}:
+        return float(made["__float__"])
+    return made
+
+
+def _require_same(found, meant):
+    assert json.dumps(found, sort_keys=True) == json.dumps(meant, sort_keys=True)
+
+
+def run(seconds, examples=2000, seed=None, only=None, shrink=True):
+    """Fuzz until the time is over, at least one round; the number of inputs per target."""
+    COUNTS.clear()
+    end = time.monotonic() + seconds
+    number = os.getpid() if seed is None else seed
+    first = True
+    while first or time.monotonic() < end:
+        for name in only or TARGETS:
+            if first or time.monotonic() < end:
+                # an agent takes a hundred times as long as a file
+                _round(
+                    name, max(1, examples // 20) if name == "agents" else examples, number, shrink
+                )
+            number += 1
+        first = False
+    return {name: COUNTS[name] for name in TARGETS if COUNTS[name]}
+
+
+def _round(name, examples, number, shrink):
+    function, strategies = TARGETS[name]
+
+    @wraps(function)
+    def counted(**drawn):
+        COUNTS[name] += 1
+        return function(**drawn)
+
+    options = settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, *([Phase.shrink] if shrink else [])],
+        suppress_health_check=list(HealthCheck),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        random_seed(number)(options(given(*strategies)(counted)))()
+
+
+def main():
+    """Fuzz for some minutes and tell how many inputs were tried."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--only", nargs="*", choices=TARGETS)
+    options = parser.parse_args()
+    began = time.monotonic()
+    counts = run(60 * options.minutes, seed=options.seed, only=options.only)
+    for name, count in counts.items():
+        print(f"{name:<16} {count:>10,}")
+    took = (time.monotonic() - began) / 60
+    print(f"{'all':<16} {sum(counts.values()):>10,} inputs in {took:.1f} minutes, none misread")
+
+
+if __name__ == "__main__":
+    main()

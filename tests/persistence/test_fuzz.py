@@ -1,0 +1,38 @@
+"""A few seconds of what `python -m tests.persistence.fuzz --minutes 10` does at length."""
+
+import pytest
+
+from ottrpo.persistence import container, strict_json
+
+from . import fuzz
+
+
+@pytest.mark.parametrize("target", fuzz.TARGETS)
+def test_a_reader_refuses_or_understands(target):
+    counts = fuzz.run(0, examples=60, seed=1, only=[target])
+    assert counts[target] >= (3 if target == "agents" else 50)
+
+
+def test_the_fuzzer_notices_readers_that_are_too_kind(monkeypatch):
+    honest = container._directory
+    monkeypatch.setattr(container, "_directory", lambda members: Anything(honest(members)))
+    with pytest.raises(AssertionError):
+        fuzz.run(0, examples=300, seed=1, only=["whole_files"], shrink=False)
+
+
+def test_the_fuzzer_notices_readers_that_fail_in_their_own_way(monkeypatch):
+    monkeypatch.setattr(strict_json, "_constant", {}.__getitem__)
+    with pytest.raises(KeyError, match=r"NaN|Infinity"):
+        fuzz.run(0, examples=500, seed=1, only=["edited_data"], shrink=False)
+
+
+class Anything(bytes):
+    """Equal to whatever follows the members."""
+
+    __hash__ = bytes.__hash__
+
+    def __eq__(self, other):
+        return True
+
+    def __ne__(self, other):
+        return False
