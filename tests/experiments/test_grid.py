@@ -1,15 +1,13 @@
-"""Grids of runs: files are closed, runs resume, results are folded, failures are told."""
-
-import json
+"""Studies: files are closed and become cells; whatever ships can be run."""
 
 import pytest
 
-from ottrpo.experiments import grid
-from ottrpo.experiments.grid import Cell, GridStudy, collect, read_study
-from ottrpo.experiments.store import RunDirectory
+from ottrpo.experiments.grid import STUDIES, Cell, Study, read_study
+from ottrpo.experiments.jobs import jobs_of
 
 STUDY = """
 description = "for tests"
+paper = ["tab:trained:scores"]
 seeds = 2
 [[cells]]
 environments = ["Hopper-v5", "Swimmer-v5"]
@@ -18,140 +16,100 @@ steps = 10
 [[cells]]
 environments = ["Hopper-v5"]
 label = "wide region"
+seeds = 3
 settings = { radius = "50%", policy_kwargs = { log_std_init = -1.0 } }
+[[cells]]
+environments = ["Hopper-v5"]
+settings = { gamma = 0.9 }
+vary = { radius = [0.1, "30%"], normalize_obs = [true, false] }
 """
 
 
-def finished_run(path, seed):
-    directory = RunDirectory.create(
-        path,
-        {
-            "seed": seed,
-            "resolved": {"radius": 1},
-            "steps": 10,
-            "protocol": {"name": "paper"},
-            "versions": {"numpy": "2"},
-            "hardware": {"cores": 2},
-            "commit": "abc",
-        },
-    )
-    directory.log_metrics(
-        {"timestep": 10, "update": 3, "violations": 1, "train_seconds": 0.5, "ot/spent": 0.1}
-    )
-    directory.log_evaluation(
-        {
-            "timestep": 10,
-            "mark": 10,
-            "deterministic": True,
-            "returns": [1.0, 2.5],
-            "train_seconds": 0.5,
-        }
-    )
-    (path / "agent.zip").write_bytes(b"")
-    return directory
+def write(folder, text):
+    path = folder / "mine.toml"
+    path.write_text(text)
+    return path
 
 
 def test_a_file_becomes_cells(tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text(STUDY)
-    study = read_study(path)
-    assert (study.name, study.seeds, study.first_seed) == ("mine", 2, 0)
-    names = [
+    study = read_study(write(tmp_path, STUDY))
+    assert (study.name, study.paper) == ("mine", ("tab:trained:scores",))
+    assert [cell.name for cell in study.cells] == [
         "Hopper-v5__ottrpo__tuned",
         "Swimmer-v5__ottrpo__tuned",
         "Hopper-v5__ottrpo__wide-region",
+        "Hopper-v5__ottrpo__default-radius-0.1-normalize_obs-true",
+        "Hopper-v5__ottrpo__default-radius-0.1-normalize_obs-false",
+        "Hopper-v5__ottrpo__default-radius-30pc-normalize_obs-true",
+        "Hopper-v5__ottrpo__default-radius-30pc-normalize_obs-false",
     ]
-    assert [cell.name for cell in study.cells] == names
-    assert study.cells[2].overrides() == [
-        'radius="50%"',
-        'policy_kwargs={"log_std_init": -1.0}',
-    ]
+    assert [cell.seeds for cell in study.cells] == [2, 2, 3, 2, 2, 2, 2]
+    assert study.cells[2].overrides() == ['radius="50%"', 'policy_kwargs={"log_std_init": -1.0}']
+    assert study.cells[4].settings == {"gamma": 0.9, "radius": 0.1, "normalize_obs": False}
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("old", "new", "message"),
     [
-        (STUDY.replace("seeds", "sedes"), r"unknown keys \['sedes'\]"),
-        (STUDY.replace("label", "labels"), r"unknown keys \['labels'\]"),
-        (STUDY.replace('label = "wide region"', 'config = "tuned"'), "two cells have one name"),
+        ("seeds", "sedes", r"mine.toml: unknown keys \['sedes'\]"),
+        ("label", "labels", r"mine.toml: unknown keys \['labels'\]"),
+        ('label = "wide region"', 'config = "tuned"', "two cells have the name Hopper-v5__ottrpo"),
+        ('description = "for tests"', "", "description is missing"),
+        ('environments = ["Hopper-v5", "Swimmer-v5"]', "", "a cell says no environments"),
+        ("seeds = 2", "seeds = 0", "mine.toml: seeds must be a whole number from 1 on, got 0"),
+        ("steps = 10", "steps = 1e6", "steps must be a whole number from 1 on, got 1000000.0"),
+        ("seeds = 2", "seeds 2", "not valid TOML"),
     ],
 )
-def test_bad_files_are_refused(tmp_path, text, message):
-    path = tmp_path / "bad.toml"
-    path.write_text(text)
+def test_bad_files_are_refused(tmp_path, old, new, message):
+    path = write(tmp_path, STUDY.replace(old, new, 1))
     with pytest.raises(ValueError, match=message):
         read_study(path)
 
 
-def test_shipped_studies_can_be_planned():
-    from ottrpo.experiments.run import plan_run
-
-    assert grid.STUDIES
-    for study in grid.STUDIES.values():
-        for cell in study.cells:
-            spec = plan_run(
-                cell.environment,
-                agent=cell.agent,
-                config=cell.config,
-                overrides=cell.overrides(),
-                steps=cell.steps,
-            )
-            assert spec.steps > 0
+def test_a_file_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(ValueError, match=r"can't read the study .*nothing.toml: No such file"):
+        read_study(tmp_path / "nothing.toml")
 
 
-def test_finished_runs_are_folded_and_unfinished_ones_left_out(tmp_path):
-    study = GridStudy(name="s", description="d", cells=(Cell(environment="Hopper-v5"),), seeds=2)
-    runs = tmp_path / "Hopper-v5__ottrpo__default"
-    finished_run(runs / "seed0", 0)
-    unfinished = finished_run(runs / "seed1", 1)
-    (unfinished.path / "agent.zip").unlink()
-    collect(study, [runs / "seed0", runs / "seed1"], tmp_path / "out")
-    rows = (tmp_path / "out" / "Hopper-v5__ottrpo__default.csv").read_text().splitlines()
-    assert rows[1:] == ["0,10,10,1,0.5,1 2.5"]
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    cell = manifest["cells"]["Hopper-v5__ottrpo__default"]
-    assert (cell["seeds"], cell["trained_steps"], manifest["commit"]) == ([0], 10, "abc")
-    runs_csv = (tmp_path / "out" / "runs.csv").read_text().splitlines()
-    assert runs_csv[1] == "Hopper-v5__ottrpo__default,0,10,3,1,0.5"
+def test_jobs_take_turns_so_that_every_cell_has_its_first_seed_early(tmp_path, counting):
+    cells = (
+        Cell(environment="Taxi-v4", agent="counting", seeds=2, first_seed=5),
+        Cell(environment="CliffWalking-v1", agent="counting", seeds=1),
+    )
+    study = Study(name="s", description="d", cells=cells)
+    jobs = jobs_of(study, tmp_path, seeds=None, steps=None)
+    told = [(job.spec.environment, job.spec.seed, job.spec.steps) for job in jobs]
+    assert told == [("Taxi-v4", 5, 600), ("CliffWalking-v1", 0, 1000), ("Taxi-v4", 6, 600)]
+    assert jobs[0].path == tmp_path / "Taxi-v4__counting__default" / "seed5"
+    shortened = jobs_of(study, tmp_path, seeds=1, steps=70)
+    assert [(job.spec.seed, job.spec.steps) for job in shortened] == [(5, 70), (0, 70)]
 
 
-def test_failures_are_told_and_finished_runs_skipped(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    cells = (Cell(environment="Hopper-v5"), Cell(environment="Swimmer-v5", config="broken"))
-    monkeypatch.setattr(Cell, "steps_of_a_run", lambda self, asked: asked)
-    study = GridStudy(name="s", description="d", cells=cells, seeds=1)
-    finished_run(tmp_path / "runs" / "s" / "Hopper-v5__ottrpo__default" / "seed0", 0)
-    code = study.run(seeds=None, workers=1, out=tmp_path / "results", steps=10)
-    told = capsys.readouterr()
-    assert code == 1
-    assert "2 runs, 1 finished" in told.out
-    assert "Swimmer-v5__ottrpo__broken seed 0 failed" in told.err
-    log = tmp_path / "runs" / "s" / "Swimmer-v5__ottrpo__broken" / "seed0" / "log.txt"
-    assert "'broken' is not a configuration" in log.read_text()
-    assert (tmp_path / "results" / "s" / "Hopper-v5__ottrpo__default.csv").exists()
+def test_a_cell_that_cannot_be_run_is_named_before_anything_starts(tmp_path, counting):
+    cell = Cell(environment="Taxi-v4", agent="counting", settings={"strid": 3})
+    with pytest.raises(ValueError, match="Taxi-v4__counting__default: 'strid' is not a setting"):
+        jobs_of(Study(name="s", description="d", cells=(cell,)), tmp_path, seeds=None, steps=None)
 
 
-def test_a_run_of_another_length_does_not_count(tmp_path):
-    path = tmp_path / "seed0"
-    finished_run(path, 0)  # of 10 steps
-    assert grid._finished(path)
-    assert grid._finished(path, 10)
-    assert not grid._finished(path, 1000)
-    assert Cell(environment="MountainCarContinuous-v0").steps_of_a_run(None) == 150_000
-    assert Cell(environment="MountainCarContinuous-v0", steps=7).steps_of_a_run(None) == 7
-    assert Cell(environment="MountainCarContinuous-v0", steps=7).steps_of_a_run(9) == 9
+@pytest.mark.parametrize("name", STUDIES)
+def test_shipped_studies_can_be_planned(name, tmp_path):
+    study = STUDIES[name]
+    jobs = jobs_of(study, tmp_path, seeds=1, steps=None)
+    assert len(jobs) == len(study.cells) > 0
+    assert study.description
 
 
-@pytest.mark.slow
-def test_a_real_grid_repeats_itself_for_any_number_of_workers(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    cell = Cell(environment="MountainCarContinuous-v0", config="tuned", steps=4096)
-    study = GridStudy(name="s", description="d", cells=(cell,), seeds=2)
-    returns = []
-    for workers in (1, 2):
-        out = tmp_path / str(workers)
-        monkeypatch.chdir(out.mkdir() or out)
-        assert study.run(seeds=None, workers=workers, out=out / "results", steps=None) == 0
-        rows = (out / "results" / "s" / f"{cell.name}.csv").read_text().splitlines()[1:]
-        returns.append([row.split(",")[5] for row in rows])
-    assert returns[0] == returns[1]
+def test_the_tabular_studies_hold_what_the_paper_varies():
+    for name in ("tabular-default", "tabular-readings", "taxi-radius", "taxi-costs"):
+        assert {(cell.seeds, cell.audit) for cell in STUDIES[name].cells} == {(30, True)}
+    costs = {
+        (cell.settings["cost"][0][4], cell.settings["cost"][4][0])
+        for cell in STUDIES["taxi-costs"].cells
+    }
+    gaps = sorted(round(there - back, 9) for there, back in costs)
+    # each of ±0.2 and ±0.5 with either of the two costs equal to 1, and the equal costs
+    assert gaps == [-0.5, -0.5, -0.2, -0.2, 0.0, 0.2, 0.2, 0.5, 0.5]
+    assert all(1.0 in pair for pair in costs)
+    ties = {c.settings.get("tie") for c in STUDIES["tabular-readings"].cells if c.agent == "wpo"}
+    assert ties == {"lowest", "stay", "move"}

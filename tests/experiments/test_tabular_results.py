@@ -16,7 +16,7 @@ STUDIES = ("tabular-default", "tabular-readings", "taxi-radius", "taxi-costs")
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_cell_is_there_with_thirty_seeds_and_the_table_is_theirs(study):
     scores = study_scores(RESULTS / study)
-    assert len(scores) == len(studies()[study].grid.cells)
+    assert len(scores) == len(studies()[study].cells)
     assert {score.seeds for score in scores} == {30}
     assert (RESULTS / study / "table.md").read_text() == study_table(RESULTS / study)
     assert (RESULTS / study / "curves.png").is_file()

@@ -1,36 +1,89 @@
 """``ottrpo reproduce``."""
 
 import os
+import sys
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from .options import Mistake
+from .options import Mistake, mistakes, one_line
+
+if TYPE_CHECKING:
+    from ottrpo.experiments.grid import Study
+
+RUNS = Path("runs")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce:
-    """Run a study: many runs that answer one question. `ottrpo list` names the studies."""
+    """Run a study: many runs that answer one question. `ottrpo list` names the studies.
 
-    study: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")]
-    """which one"""
+    What is finished is skipped; stopped at any instant, the same command goes on. The exit code
+    is 0 if all runs are complete.
+    """
+
+    study: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")] = None
+    """which one: a name, a label of the paper such as tab:trained:scores, or a TOML file of your
+    own; with --collect all by default"""
     seeds: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """how many seeds; by default what the study says"""
     workers: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """processes at once; by default one per core"""
+    ray: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
+    """run on a Ray cluster instead: auto, or the address of its head"""
     steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """environment steps per run; by default what the configurations say"""
+    retries: Annotated[int, tyro.conf.arg(metavar="N")] = 2
+    """how often a run that crashes, hangs or is killed is tried again"""
+    time_limit: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 900.0
+    """a run that writes nothing for so long hangs"""
+    collect: bool = False
+    """run nothing; fold the runs that are finished into the results"""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """where the results are kept, in a folder named after the study; by default results/, but
     runs/trials/ for a shortened study, which must not replace what is published"""
 
     def run(self) -> int:
-        """Hand over to the study."""
-        from ottrpo.experiments.registry import studies
+        """Hand over to the studies, one after the other."""
+        self._check()
+        code = 0
+        for study in self._chosen():
+            out = self.out or _default_out(self.seeds, self.steps)
+            try:
+                with mistakes():
+                    code |= self._run_one(study, out)
+            except KeyboardInterrupt:
+                print("ottrpo: stopped; the same command goes on from here", file=sys.stderr)
+                return 1
+            with mistakes():
+                _tell(study, out / study.name)
+        return code
 
+    def _run_one(self, study: "Study", out: Path) -> int:
+        try:
+            if self.collect:
+                from ottrpo.experiments.reproduce import collect
+
+                return collect(study, seeds=self.seeds, steps=self.steps, out=out)
+            return study.run(
+                seeds=self.seeds,
+                workers=self.workers or os.cpu_count() or 1,
+                out=out,
+                steps=self.steps,
+                ray=self.ray,
+                retries=self.retries,
+                time_limit=self.time_limit,
+            )
+        except OSError as error:  # a full disk, say: not all is complete, and nothing is lost
+            where = error.filename or out
+            reason = one_line(f"{where}: {error.strerror or error}")
+            print(f"ottrpo: {study.name}: {reason}; what was there is unchanged", file=sys.stderr)
+            return 1
+
+    def _check(self) -> None:
         for name, value in (
             ("seeds", self.seeds),
             ("workers", self.workers),
@@ -38,22 +91,49 @@ class Reproduce:
         ):
             if value is not None and value < 1:
                 raise Mistake(f"--{name} must be at least 1, got {value}")
+        if self.retries < 0:
+            raise Mistake(f"--retries must not be negative, got {self.retries}")
+        if not self.time_limit > 0:
+            raise Mistake(f"--time-limit must be positive, got {self.time_limit:g}")
+        if self.ray is not None and self.workers is not None:
+            raise Mistake("--workers is for this machine, --ray for a cluster; give one of them")
+        if self.collect and self.ray is not None:
+            raise Mistake("--collect runs nothing, --ray says where to run; give one of them")
+
+    def _chosen(self) -> "list[Study]":
+        """The study of that name, all of that label, or the one in that file."""
+        from ottrpo.experiments.registry import studies
+
         known = studies()
-        if self.study not in known:
-            close = get_close_matches(self.study, known, n=1)
+        if self.study is None:
+            if not self.collect:
+                raise Mistake(f"a study is missing; known: {', '.join(known)}")
+            return [study for study in known.values() if (RUNS / study.name).is_dir()]
+        if self.study in known:
+            return [known[self.study]]
+        if self.study.endswith(".toml"):
+            from ottrpo.experiments.grid import read_study
+
+            with mistakes():
+                return [read_study(Path(self.study))]
+        labelled = [study for study in known.values() if self.study in study.paper]
+        if not labelled:
+            labels = sorted({label for study in known.values() for label in study.paper})
+            close = get_close_matches(self.study, [*known, *labels], n=1)
             hint = f"did you mean {close[0]!r}? " if close else ""
             raise Mistake(
-                f"{self.study!r} is not a study; {hint}known: {', '.join(known) or 'none'}"
+                f"{self.study!r} is not a study; {hint}known: {', '.join([*known, *labels])}"
             )
-        workers = self.workers or os.cpu_count() or 1
-        shortened = self.seeds is not None or self.steps is not None
-        out = self.out or Path("runs/trials" if shortened else "results")
-        code = known[self.study].run(seeds=self.seeds, workers=workers, out=out, steps=self.steps)
-        _tell(out / self.study)
-        return code
+        return labelled
 
 
-def _tell(folder: Path) -> None:
+def _default_out(seeds: int | None, steps: int | None) -> Path:
+    if steps is not None:
+        return RUNS / "trials" / f"{steps}-steps"
+    return Path("results") if seeds is None else RUNS / "trials"
+
+
+def _tell(study: "Study", folder: Path) -> None:
     """Print the scores of a study that keeps its runs' evaluations."""
     if not (folder / "manifest.json").is_file() or not (folder / "runs.csv").is_file():
         return
@@ -65,7 +145,7 @@ def _tell(folder: Path) -> None:
     if not console.is_terminal:
         console = Console(width=170)  # a file has no width of its own
     console.print(terminal_table(folder.name, folder))
-    if (folder / "audits.csv").is_file():
+    if all(cell.audit for cell in study.cells):
         from ottrpo.reports.tabular import write_study
 
         for path in write_study(folder):

@@ -11,13 +11,16 @@ from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ottrpo.core import Cost
 from ottrpo.core.checks import require
 from ottrpo.core.cost_data import cost_from_data, cost_to_data
 
 from .spec import configuration_names
+
+if TYPE_CHECKING:
+    from .grid import Study
 
 CONFIGS = Path(__file__).parent / "configs"
 # Keywords that are no settings: the runner gives them itself, or they don't change the result.
@@ -186,27 +189,11 @@ def configurations(entry: AgentEntry) -> list[str]:
     return configuration_names(entry.config_folder)
 
 
-class Study(Protocol):
-    """Many runs that answer one question."""
-
-    @property
-    def description(self) -> str:
-        """What it shows, in one line."""
-
-    def run(self, *, seeds: int | None, workers: int, out: Path, steps: int | None) -> int:
-        """Do what is missing and return the exit code."""
-
-
-_STUDY_MODULES = ("ottrpo.experiments.tabular_studies", "ottrpo.experiments.grid")
-
-
-def studies() -> dict[str, Study]:
+def studies() -> "dict[str, Study]":
     """The studies that this installation has, by name."""
-    found: dict[str, Study] = {}
-    for module in _STUDY_MODULES:
-        if _exists(module):
-            found |= import_module(module).STUDIES
-    return found
+    from .grid import STUDIES
+
+    return dict(STUDIES)
 
 
 BENCHMARKS = {

@@ -1,7 +1,6 @@
-"""The tabular studies, on a tiny grid: resumable, audited, told from their files alone."""
+"""Audited runs: every update of a tabular agent checked from outside, in its process."""
 
 import csv
-import json
 
 import numpy as np
 import pytest
@@ -9,9 +8,7 @@ import pytest
 from ottrpo.cli import main
 from ottrpo.core import update_policy
 from ottrpo.core.costs import Binary, TableCost
-from ottrpo.experiments import registry, tabular_studies
-from ottrpo.experiments.grid import read_study
-from ottrpo.experiments.tabular_studies import Auditor, TabularStudy, pot_discrepancy
+from ottrpo.experiments.audits import Auditor, pot_discrepancy
 from ottrpo.reports.tabular import study_audits, study_table
 from ottrpo.tabular import WPO, TabularOTTRPO
 from ottrpo.tabular.base import Improvement
@@ -19,41 +16,29 @@ from ottrpo.tabular.base import Improvement
 GRID = """
 description = "for tests"
 seeds = 2
+steps = 6000
+audit = true
 [[cells]]
 environments = ["FrozenLake-v1"]
-steps = 6000
 [[cells]]
 environments = ["FrozenLake-v1"]
 agent = "wpo"
 label = "default move"
-steps = 6000
 settings = { tie = "move" }
 """
 
 
-@pytest.fixture
-def tiny(tmp_path, monkeypatch):
+def test_a_study_is_audited_in_its_processes_and_its_files_tell_everything(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.toml").write_text(GRID)
-    return TabularStudy(grid=read_study(tmp_path / "tiny.toml"))
-
-
-def in_this_process(jobs, workers):
-    return [error for job in jobs if (error := tabular_studies._train_one(job)) is not None]
-
-
-def test_a_study_resumes_and_its_files_tell_everything(tiny, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(tabular_studies, "_run_all", in_this_process)
-    out = tmp_path / "results"
-    assert tiny.run(seeds=None, workers=1, out=out, steps=None) == 0
-    assert "4 runs, 0 finished" in capsys.readouterr().out
-    assert tiny.run(seeds=None, workers=1, out=out, steps=None) == 0
-    assert "4 runs, 4 finished" in capsys.readouterr().out
+    assert main(["reproduce", "tiny.toml", "--workers", "1"]) == 0
+    assert "4 runs of 2 cells, 0 finished, 4 to do" in capsys.readouterr().out
     (tmp_path / "runs/tiny/FrozenLake-v1__ottrpo__default/seed1/audit.json").unlink()
-    tiny.run(seeds=None, workers=1, out=out, steps=None)
-    assert "4 runs, 3 finished" in capsys.readouterr().out
+    assert main(["reproduce", "tiny.toml", "--collect"]) == 1  # it is not finished without
 
-    folder = out / "tiny"
+    folder = tmp_path / "results" / "tiny"
     audits = study_audits(folder)
     ours = audits["FrozenLake-v1__ottrpo__default"]
     theirs = audits["FrozenLake-v1__wpo__default-move"]
@@ -64,33 +49,21 @@ def test_a_study_resumes_and_its_files_tell_everything(tiny, tmp_path, monkeypat
     table = study_table(folder)
     assert "| FrozenLake-v1 | ottrpo | default | 2 |" in table
     assert "| FrozenLake-v1 | wpo | default move | 2 |" in table
-    manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["cells"]["FrozenLake-v1__wpo__default-move"]["resolved"]["tie"] == "move"
+    assert (folder / "table.md").read_text() == table
+    with open(folder / "audits.csv") as file:
+        assert [(row["cell"].split("__")[1], row["seed"]) for row in csv.DictReader(file)] == [
+            ("ottrpo", "0"),
+            ("ottrpo", "1"),
+            ("wpo", "0"),
+            ("wpo", "1"),
+        ]
 
 
-def test_other_steps_are_another_run(tiny, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(tabular_studies, "_run_all", in_this_process)
-    tiny.run(seeds=1, workers=1, out=tmp_path / "short", steps=3000)
-    tiny.run(seeds=1, workers=1, out=tmp_path / "long", steps=None)
-    assert capsys.readouterr().out.count("2 runs, 0 finished") == 2
-    with open(tmp_path / "long/tiny/runs.csv") as file:
-        assert all(int(row["steps"]) >= 6000 for row in csv.DictReader(file))
-
-
-def test_a_run_that_fails_is_told_and_the_others_go_on(tiny, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(tabular_studies, "_run_all", in_this_process)
-    whole = tabular_studies.build_agent
-
-    def build(spec):
-        if spec.agent == "wpo":
-            raise ValueError("no")
-        return whole(spec)
-
-    monkeypatch.setattr(tabular_studies, "build_agent", build)
-    assert tiny.run(seeds=1, workers=1, out=tmp_path / "results", steps=3000) == 1
-    told = capsys.readouterr()
-    assert "FrozenLake-v1__wpo__default-move seed 0 failed: ValueError: no" in told.err
-    assert (tmp_path / "results/tiny/FrozenLake-v1__ottrpo__default.csv").is_file()
+def test_only_tabular_agents_can_be_audited(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.toml").write_text(GRID.replace("FrozenLake-v1", "Pendulum-v1", 1))
+    assert main(["reproduce", "bad.toml"]) == 2
+    assert "only the tabular agents can be audited" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -101,27 +74,6 @@ def test_processes_and_figures_from_the_command_line(tmp_path, monkeypatch, caps
     assert "radius-0.003" in capsys.readouterr().out
     assert (tmp_path / "kept/taxi-radius/curves.png").stat().st_size > 10_000
     assert "0.0 % of" in (tmp_path / "kept/taxi-radius/table.md").read_text()
-
-
-def test_the_studies_hold_what_the_paper_varies():
-    studies = registry.studies()
-    assert studies.keys() >= {"tabular-default", "tabular-readings", "taxi-radius", "taxi-costs"}
-    for name in ("tabular-default", "tabular-readings", "taxi-radius", "taxi-costs"):
-        assert studies[name].grid.seeds == 30
-    costs = {
-        tuple(np.array(cell.settings["cost"])[[0, 4], [4, 0]])
-        for cell in studies["taxi-costs"].grid.cells
-    }
-    gaps = sorted(round(there - back, 9) for there, back in costs)
-    # each of ±0.2 and ±0.5 with either of the two costs equal to 1, and the equal costs
-    assert gaps == [-0.5, -0.5, -0.2, -0.2, 0.0, 0.2, 0.2, 0.5, 0.5]
-    assert all(1.0 in pair for pair in costs)
-    ties = [
-        cell.settings.get("tie")
-        for cell in studies["tabular-readings"].grid.cells
-        if cell.agent == "wpo"
-    ]
-    assert {"lowest", "stay", "move"} <= set(ties)
 
 
 def test_pot_and_the_audit_measure_the_same_thing():

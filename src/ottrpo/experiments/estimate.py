@@ -1,0 +1,218 @@
+"""How long a study will take, from steps per second that were measured.
+
+Speeds come from finished runs of the same cell on this machine, from kept results, or, where there
+is nothing of the kind, from a short trial.
+"""
+
+import csv
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import final
+
+from .jobs import Job
+from .local import run_jobs
+from .protocol import protocol_named
+from .registry import agent_by_key
+from .results import RUNS
+
+# A trial is a run of this length. What is not many times longer is not worth one.
+TRIAL_STEPS = 10_000
+WORTH_A_TRIAL = 10
+TRIAL_TIME_LIMIT = 300.0
+# What a process takes before its run begins: loading JAX, torch and the environment, on one core.
+START_SECONDS = 5.0
+HERE, KEPT, LIKE, TRIED = (
+    "earlier runs here",
+    "kept results",
+    "kept results of other settings",
+    "a short trial",
+)
+
+
+@final
+@dataclass(frozen=True)
+class Speed:
+    """Seconds per step of a run, evaluations included, and where the figure comes from."""
+
+    seconds_per_step: float
+    source: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """How long the missing runs will take.
+
+    Attributes:
+        seconds: from start to end; None if nothing is known of any run.
+        sources: how many cells' speed is known from where.
+        unknown: cells that are too short to be measured first.
+    """
+
+    seconds: float | None
+    sources: Mapping[str, int]
+    unknown: int
+
+    def __str__(self) -> str:
+        known = ", ".join(f"{count} from {source}" for source, count in self.sources.items())
+        if self.seconds is None:
+            return "no estimate: the runs are too short to be worth a trial"
+        left = f"; {self.unknown} short cells not counted" if self.unknown else ""
+        return f"about {in_words(self.seconds)} (speed of {known}{left})"
+
+
+def estimate(
+    jobs: Sequence[Job],
+    missing: Sequence[Job],
+    *,
+    results: Path,
+    workers: int,
+    say: Callable[[str], None],
+) -> Estimate:
+    """How long ``missing``, of all the ``jobs`` of a study, will take on ``workers`` processes."""
+    cells = {job.cell.name: job for job in missing}
+    speeds = _earlier(jobs)
+    kept = _kept(results)
+    for name, job in cells.items():
+        if name not in speeds and (found := _kept_speed(job, kept)) is not None:
+            speeds[name] = found
+    unknown = [job for name, job in cells.items() if name not in speeds]
+    worth = [job for job in unknown if job.spec.steps >= WORTH_A_TRIAL * TRIAL_STEPS]
+    speeds |= _trials(worth, workers, say)
+    known = [job for job in missing if job.cell.name in speeds]
+    sources: dict[str, int] = {}
+    for name in cells:
+        if name in speeds:
+            source = speeds[name].source
+            sources[source] = sources.get(source, 0) + 1
+    return Estimate(
+        seconds=_total(known, speeds, workers) if known else None,
+        sources=sources,
+        unknown=sum(name not in speeds for name in cells),
+    )
+
+
+def in_words(seconds: float) -> str:
+    """A duration for people.
+
+    >>> in_words(40), in_words(400), in_words(40_000)
+    ('40 s', '7 min', '11 h 7 min')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _total(jobs: Iterable[Job], speeds: Mapping[str, Speed], workers: int) -> float:
+    """Of the schedule that the runner follows: in order, each on the first free process."""
+    free = [0.0] * workers
+    for job in jobs:
+        start = 0.0 if job.cell.audit else START_SECONDS
+        free.sort()
+        free[0] += start + job.spec.steps * speeds[job.cell.name].seconds_per_step
+    return max(free)
+
+
+def _earlier(jobs: Iterable[Job]) -> dict[str, Speed]:
+    speeds = {}
+    for job in jobs:
+        if job.cell.name not in speeds and job.state() == "finished":
+            seconds = job.progress().wall_seconds
+            if seconds > 0:
+                speeds[job.cell.name] = Speed(seconds / job.spec.steps, HERE)
+    return speeds
+
+
+def _kept(results: Path) -> dict[str, float]:
+    """Seconds per step of every cell in ``results``, of whichever study."""
+    speeds = {}
+    for path in sorted(results.glob(f"*/{RUNS}")):
+        try:
+            with open(path, newline="", encoding="utf-8") as file:
+                for row in csv.DictReader(file):
+                    seconds = float(row.get("wall_seconds") or row["train_seconds"])
+                    speeds[row["cell"]] = seconds / int(row["steps"])
+        except (OSError, ValueError, LookupError, csv.Error):
+            continue  # an estimate is not worth a complaint
+    return speeds
+
+
+def _kept_speed(job: Job, kept: Mapping[str, float]) -> Speed | None:
+    if job.cell.name in kept:
+        return Speed(kept[job.cell.name], KEPT)
+    family = "__".join(job.cell.name.split("__")[:2]) + "__"
+    like = [seconds for name, seconds in kept.items() if name.startswith(family)]
+    return Speed(max(like), LIKE) if like else None
+
+
+def _trials(jobs: Sequence[Job], workers: int, say: Callable[[str], None]) -> dict[str, Speed]:
+    """One short run for every environment and agent among ``jobs``."""
+    families: dict[tuple[str, str], list[Job]] = {}
+    for job in jobs:
+        families.setdefault((job.spec.environment, job.spec.agent), []).append(job)
+    if not families:
+        return {}
+    say(f"trying {len(families)} short runs to measure their speed")
+    speeds: dict[str, Speed] = {}
+    with tempfile.TemporaryDirectory(prefix="ottrpo-trial-") as folder:
+        trials = {}
+        for i, (family, members) in enumerate(families.items()):
+            trials[family] = _trial(members[0], Path(folder) / str(i))
+        run_jobs(
+            list(trials.values()),
+            workers=workers,
+            retries=0,
+            time_limit=TRIAL_TIME_LIMIT,
+            board=_Silent(),
+        )
+        for family, members in families.items():
+            seconds = _seconds_per_step(trials[family], members[0])
+            if seconds is not None:
+                speeds |= {job.cell.name: Speed(seconds, TRIED) for job in members}
+    return speeds
+
+
+def _trial(job: Job, folder: Path) -> Job:
+    finite = agent_by_key(job.spec.agent_key).finite
+    quick = protocol_named("quick", finite=finite)
+    spec = replace(job.spec, steps=TRIAL_STEPS, protocol=quick)
+    return Job(cell=job.cell, spec=spec, path=folder / job.cell.name / "seed0")
+
+
+def _seconds_per_step(trial: Job, job: Job) -> float | None:
+    if trial.state() != "finished":
+        return None
+    progress = trial.progress()
+    evaluating = max(0.0, progress.wall_seconds - progress.train_seconds)
+    episodes = _episodes(job) / _episodes(trial)
+    train = progress.train_seconds / max(1, progress.timestep)
+    return train + evaluating * episodes / job.spec.steps
+
+
+def _episodes(job: Job) -> int:
+    protocol = job.spec.protocol
+    marks = protocol.marks(job.spec.steps)
+    return protocol.episodes * len(marks) * len(protocol.deterministic)
+
+
+@final
+class _Silent:
+    """Is told, and says nothing: a trial that fails will fail again as a run."""
+
+    def began(self, job: Job) -> None:
+        """Nothing."""
+
+    def ended(self, job: Job) -> None:
+        """Nothing."""
+
+    def stumbled(self, job: Job, reason: str, *, again: bool) -> None:
+        """Nothing."""
+
+    def say(self, line: str) -> None:
+        """Nothing."""
+
+    def tick(self) -> None:
+        """Nothing."""

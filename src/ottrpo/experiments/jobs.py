@@ -1,0 +1,211 @@
+"""The runs of a study as jobs, and what their directories tell about them."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal, final
+
+from .grid import Cell, Study
+from .registry import agent_by_key
+from .spec import RunSpec
+from .store import EVALUATIONS, MANIFEST, METRICS, RunDirectory
+
+AUDIT = "audit.json"
+# The last records of a file are looked for in its last bytes; a record is a few hundred long.
+TAIL = 16_384
+
+State = Literal["new", "unfinished", "finished", "other"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One run of a study: what, and where.
+
+    Attributes:
+        cell: whose run it is.
+        spec: the run.
+        path: its directory.
+    """
+
+    cell: Cell
+    spec: RunSpec
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.cell.name} seed {self.spec.seed}"
+
+    @property
+    def log(self) -> Path:
+        """What its process prints; beside the directory, which belongs to the run alone."""
+        return self.path.with_name(f"{self.path.name}.log")
+
+    def data(self) -> dict[str, Any]:
+        """What the process of the run is given."""
+        return {
+            "environment": self.spec.asked_environment,
+            "agent": self.spec.agent,
+            "config": self.spec.config,
+            "seed": self.spec.seed,
+            "steps": self.spec.steps,
+            "overrides": self.cell.overrides(),
+            "protocol": self.spec.protocol.name,
+            "out": str(self.path),
+            "audit": self.cell.audit,
+            "log": str(self.log),
+        }
+
+    def state(self) -> State:
+        """Whether the directory holds this very run; ``other`` if it holds something else."""
+        if not (self.path / MANIFEST).is_file():
+            return "new"
+        try:
+            directory = RunDirectory.open(self.path)
+        except ValueError:
+            return "other"
+        if not _is_of(directory.manifest, self.spec):
+            return "other"
+        audited = not self.cell.audit or (self.path / AUDIT).is_file()
+        return "finished" if directory.finished and audited else "unfinished"
+
+    def progress(self) -> "Progress":
+        """How far the run is, from the ends of its files."""
+        metrics = last_records(self.path / METRICS)
+        evaluations = last_records(self.path / EVALUATIONS)
+        way = self.spec.protocol.deterministic[0]
+        returns = [r["returns"] for r in evaluations if r["deterministic"] == way]
+        last: Mapping[str, Any] = metrics[-1] if metrics else {}
+        return Progress(
+            timestep=min(int(last.get("timestep", 0)), self.spec.steps),
+            train_seconds=float(last.get("train_seconds", 0.0)),
+            wall_seconds=float(evaluations[-1].get("wall_seconds", 0.0)) if evaluations else 0.0,
+            returned=fmean(returns[-1]) if returns and returns[-1] else None,
+        )
+
+    def sign_of_life(self) -> tuple[int, ...]:
+        """Changes whenever the run has written something."""
+        return tuple(_size(self.path / name) for name in (METRICS, EVALUATIONS, "checkpoints"))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a run is.
+
+    Attributes:
+        timestep: at its last logged update.
+        train_seconds: until then, without evaluations.
+        wall_seconds: until its last evaluation.
+        returned: mean return of its last evaluation.
+    """
+
+    timestep: int = 0
+    train_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    returned: float | None = None
+
+    @property
+    def speed(self) -> float | None:
+        """Steps per second of training."""
+        return self.timestep / self.train_seconds if self.train_seconds > 0 else None
+
+
+def jobs_of(study: Study, root: Path, *, seeds: int | None, steps: int | None) -> list[Job]:
+    """All runs of ``study`` under ``root``: the first seed of every cell, the second, ...
+
+    Raises:
+        ValueError: if a cell can't be run.
+    """
+    by_cell = []
+    for cell in study.cells:
+        spec = _named(cell, steps)
+        count = cell.seeds if seeds is None else seeds
+        by_cell.append(
+            [
+                Job(
+                    cell=cell,
+                    spec=replace(spec, seed=seed),
+                    path=root / cell.name / f"seed{seed}",
+                )
+                for seed in range(cell.first_seed, cell.first_seed + count)
+            ]
+        )
+    longest = max(map(len, by_cell), default=0)
+    return [jobs[i] for i in range(longest) for jobs in by_cell if i < len(jobs)]
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a directory that is in the way, so that nothing is lost; its new name."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}~{number}")).exists():
+        number += 1
+    path.rename(aside)
+    return aside
+
+
+def clear(folder: Path, kept: Path) -> None:
+    """Remove what an earlier, unfinished try left in ``folder``, but for its lock ``kept``."""
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry != kept:
+            entry.unlink()
+
+
+def last_records(path: Path) -> list[dict[str, Any]]:
+    """The last whole records of a file of JSON lines, few or none."""
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - TAIL))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return []
+    # what follows the last break is not finished; what comes first may have lost its beginning
+    whole = lines[1:-1] if size > TAIL else lines[:-1]
+    records = []
+    for line in whole:
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            continue
+    return records
+
+
+def _named(cell: Cell, steps: int | None) -> RunSpec:
+    try:
+        spec = cell.spec(steps)
+    except ValueError as error:
+        raise ValueError(f"{cell.name}: {error}") from error
+    if cell.audit and not agent_by_key(spec.agent_key).finite:
+        raise ValueError(f"{cell.name}: only the tabular agents can be audited")
+    return spec
+
+
+def _is_of(held: Mapping[str, Any], spec: RunSpec) -> bool:
+    """Whether a manifest is of ``spec``; settings that came into being since do not count."""
+    asked = json.loads(json.dumps(asdict(spec)))
+    keys = ("environment", "agent_key", "settings", "seed", "steps", "protocol")
+    if any(held.get(key) != asked[key] for key in keys):
+        return False
+    resolved = json.loads(json.dumps(agent_by_key(spec.agent_key).resolve(spec.settings)))
+    return same_settings(held.get("resolved") or {}, resolved)
+
+
+def same_settings(held: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether two resolved runs agree in all settings that both know."""
+    return all(now[key] == value for key, value in held.items() if key in now)
+
+
+def _size(path: Path) -> int:
+    try:
+        found = path.stat()
+    except OSError:
+        return -1
+    return found.st_mtime_ns if path.is_dir() else found.st_size

@@ -1,0 +1,161 @@
+"""A study from its file to its results: plan, estimate, run what is missing, collect."""
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, final
+
+from ottrpo.persistence.lock import DirectoryLock
+
+from . import results
+from .grid import RETRIES, TIME_LIMIT, Study
+from .jobs import Job, jobs_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+RUNS_ROOT = Path("runs")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How the runs are done; none of it changes what they measure.
+
+    Attributes:
+        workers: runs at once on this machine.
+        out: results go into a folder of it that is named after the study.
+        ray: the address of a Ray cluster that does the runs instead.
+        retries: how often a run that fails is tried again.
+        time_limit: seconds without a sign of life after which a run counts as hanging.
+    """
+
+    workers: int
+    out: Path
+    ray: str | None = None
+    retries: int = RETRIES
+    time_limit: float = TIME_LIMIT
+
+
+def runs_folder(study: Study, steps: int | None) -> Path:
+    """Where the runs of a study are; those of another length are elsewhere."""
+    return RUNS_ROOT / (study.name if steps is None else f"{study.name}-{steps}-steps")
+
+
+def reproduce(study: Study, *, seeds: int | None, steps: int | None, options: Options) -> int:
+    """Do what is missing of ``study`` and fold what is finished; 0 if all is there.
+
+    Raises:
+        ValueError: if a cell can't be run, if another process works on the study, or if the
+            results that are there can't be added to.
+        OSError: if the results can't be written.
+    """
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    root = runs_folder(study, steps)
+    jobs = jobs_of(study, root, seeds=seeds, steps=steps)
+    root.mkdir(parents=True, exist_ok=True)
+    with DirectoryLock(root), _stoppable():
+        failed = _run_missing(study, jobs, options, console)
+        complete = _collect(study, jobs, options.out / study.name)
+    for name, reason in failed.items():
+        sys.stderr.write(f"{name} failed: {reason}\n")
+    return 0 if complete and not failed else 1
+
+
+def collect(study: Study, *, seeds: int | None, steps: int | None, out: Path) -> int:
+    """Fold what is finished of ``study`` without running anything; 0 if all is there."""
+    jobs = jobs_of(study, runs_folder(study, steps), seeds=seeds, steps=steps)
+    return 0 if _collect(study, jobs, out / study.name) else 1
+
+
+def _run_missing(
+    study: Study, jobs: Sequence[Job], options: Options, console: "Console"
+) -> Mapping[str, str]:
+    """Tell what there is to do, and do it; what failed, with the reason."""
+    from .board import StudyBoard
+    from .local import run_jobs
+
+    finished = {job.name for job in jobs if job.state() == "finished"}
+    missing = [job for job in jobs if job.name not in finished]
+    console.print(f"{study.name}: {study.description}", markup=False)
+    steps = sum(job.spec.steps for job in missing)
+    console.print(
+        f"{len(jobs)} runs of {len(study.cells)} cells, {len(finished)} finished, "
+        f"{len(missing)} to do: {steps:,} steps",
+        markup=False,
+    )
+    if not missing:
+        return {}
+    if options.ray is not None:
+        from .cluster import run_jobs_on_ray
+
+        console.print(f"runs are placed on the Ray cluster {options.ray}", markup=False)
+        with StudyBoard(jobs, finished, console) as board:
+            return run_jobs_on_ray(
+                missing,
+                address=options.ray,
+                retries=options.retries,
+                time_limit=options.time_limit,
+                board=board,
+            )
+    workers = min(options.workers, study.workers or options.workers, len(missing))
+    _tell_estimate(jobs, missing, options.out, workers, console)
+    with StudyBoard(jobs, finished, console) as board:
+        return run_jobs(
+            missing,
+            workers=workers,
+            retries=options.retries,
+            time_limit=options.time_limit,
+            board=board,
+        )
+
+
+def _tell_estimate(
+    jobs: Sequence[Job], missing: Sequence[Job], out: Path, workers: int, console: "Console"
+) -> None:
+    from .estimate import estimate
+
+    def say(line: str) -> None:
+        console.print(line, markup=False)
+
+    told = estimate(jobs, missing, results=out, workers=workers, say=say)
+    say(f"{workers} at a time: {told}")
+
+
+def _collect(study: Study, jobs: Sequence[Job], folder: Path) -> bool:
+    """Fold what is finished into ``folder``; whether that is everything."""
+    done = [job.path for job in jobs if job.state() == "finished"]
+    if done:
+        complaints = results.collect(study, done, folder)
+        for line in complaints:
+            sys.stderr.write(f"{line}\n")
+        if complaints:
+            return False
+    return len(done) == len(jobs)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let a request to end be handled like an interrupt at the terminal: runs end first."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {
+        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

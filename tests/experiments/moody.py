@@ -1,0 +1,40 @@
+"""The command line and the worker with nothing in the registry but the moody agent.
+
+``python moody.py reproduce ...`` or, as `ottrpo.experiments.local` calls it, ``python moody.py
+worker PARENT``. The configurations are in the folder that MOODY_CONFIGS names.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+
+def install():
+    from ottrpo.experiments import local, registry
+
+    entry = registry.AgentEntry(
+        key="moody",
+        name="moody",
+        module="moody_agent",
+        class_name="MoodyAgent",
+        finite=True,
+        description="has moods",
+    )
+    registry._ALL_AGENTS = (entry,)
+    registry.CONFIGS = Path(os.environ["MOODY_CONFIGS"])
+    local.COMMAND = (sys.executable, str(HERE / "moody.py"), "worker")
+
+
+if __name__ == "__main__":
+    install()
+    if sys.argv[1] == "worker":
+        from ottrpo.experiments.worker import main
+
+        main(int(sys.argv[2]))
+    else:
+        from ottrpo.cli import main
+
+        sys.exit(main(sys.argv[1:]))
