@@ -47,7 +47,9 @@ BOX_OPTIONS = {
     "raw rewards": {"normalize_reward": False},
     "raw advantages": {"normalize_advantage": False},
     "gamma": {"gamma": 0.5},
+    "scheduled gamma": {"gamma": {"start": 0.9, "end": 0.5}},
     "lambda": {"gae_lambda": 0.1},
+    "scheduled lambda": {"gae_lambda": lambda left: 0.5 * left},
     "vf_coef": {"vf_coef": 2.0},
     "max_grad_norm": {"max_grad_norm": 0.01},
     "learning rate": {"learning_rate": 1e-3},
@@ -341,9 +343,28 @@ def _listening(trained, seen):
     return listening
 
 
+def test_discount_and_trace_follow_their_schedules_and_are_saved_with_them(tmp_path):
+    trained = agent(gamma={"start": 0.9, "end": 0.99, "end_fraction": 0.5}, gae_lambda=0.5)
+    assert trained.discount == pytest.approx(0.9)
+    trained.learn(64)
+    assert trained.discount == pytest.approx(0.99)
+    trained.save(tmp_path / "a.zip")
+    loaded = OTTRPO.load(tmp_path / "a.zip")
+    assert [loaded.gamma(left) for left in (1.0, 0.75, 0.0)] == pytest.approx([0.9, 0.945, 0.99])
+    assert loaded.gae_lambda == 0.5
+
+
+@pytest.mark.parametrize("name", ["gamma", "gae_lambda"])
+@pytest.mark.parametrize("value", [1.5, {"start": 0.9, "end": 1.1}, lambda left: -left, "often"])
+def test_discounts_outside_their_range_are_refused(name, value):
+    with pytest.raises(ValueError, match=r"must lie between 0 and 1|expected a number"):
+        agent(**{name: value})
+
+
 def test_defaults_differ_by_the_kind_of_action():
     box, labels = agent(REACH).learn(64), agent(MATCH).learn(64)
-    assert (box.trace_decay, labels.trace_decay) == (0.98, 0.95)
+    assert (agent(REACH).trace_decay, box.trace_decay) == pytest.approx((0.98, 0.92))
+    assert (agent(MATCH).trace_decay, labels.trace_decay) == (0.95, 0.95)
     assert agent(MATCH, gae_lambda=0.5).trace_decay == 0.5
     # two coordinates with σ = e^-0.7: a mean cost of about 2 e^-1.4
     assert box.last_update["ot/radius"] == pytest.approx(0.3 * 2 * np.exp(-1.4), rel=0.3)

@@ -7,7 +7,7 @@ those of `ottrpo.deep`. An agent adds `train`: what it learns from a rollout.
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from gymnasium import spaces
@@ -50,7 +50,9 @@ Array = Any
 AUTO_HORIZON = (100.0, 1000.0)
 # rewards are scaled by the spread of returns at one discount, or their unit would drift with it
 AUTO_REWARD_DISCOUNT = 0.995
-BOX_GAE_LAMBDA, LABELS_GAE_LAMBDA = 0.98, 0.95
+LABELS_GAE_LAMBDA = 0.95
+# while values are unknown, long traces find what pays late; then short ones learn with less noise
+FADING_TRACE = {"start": 0.98, "end": 0.92, "end_fraction": 0.3}
 # slow noise finds what needs a swing (a car in a valley), white noise then learns to be precise
 FADING_COLOR = {"start": 1.0, "end": 0.0, "end_fraction": 0.2}
 
@@ -75,8 +77,8 @@ class DeepAgent(BaseAlgorithm):
         n_steps: int,
         batch_size: int,
         n_epochs: int,
-        gamma: float | Literal["auto"],
-        gae_lambda: float | None,
+        gamma: Any,
+        gae_lambda: Any,
         vf_coef: float,
         max_grad_norm: float,
         use_sde: bool,
@@ -112,10 +114,8 @@ class DeepAgent(BaseAlgorithm):
         self.n_steps = at_least("n_steps", n_steps, 1)
         self.batch_size = at_least("batch_size", batch_size, 1)
         self.n_epochs = at_least("n_epochs", n_epochs, 1)
-        self.gamma = (
-            gamma if isinstance(gamma, str) and gamma == "auto" else fraction("gamma", gamma)
-        )
-        self.gae_lambda = None if gae_lambda is None else fraction("gae_lambda", gae_lambda)
+        self.gamma = gamma if _is_auto(gamma) else _fractions("gamma", gamma)
+        self.gae_lambda = None if gae_lambda is None else _fractions("gae_lambda", gae_lambda)
         self.vf_coef = not_negative("vf_coef", vf_coef)
         self.max_grad_norm = not_negative("max_grad_norm", max_grad_norm)
         self.noise_color = noise_color
@@ -135,18 +135,20 @@ class DeepAgent(BaseAlgorithm):
         Where episodes still end early, far rewards are noise and a long view finds policies that
         merely survive; where they last, a short view misses what slow motion brings.
         """
-        if self.gamma != "auto":
-            return float(self.gamma)
+        if not _is_auto(self.gamma):
+            return float(FloatSchedule(self.gamma)(self._current_progress_remaining))
         lengths = [episode["l"] for episode in self.ep_info_buffer or ()]
         lasted = float(np.mean(lengths)) if lengths else self.num_timesteps / self.n_envs
         return 1.0 - 1.0 / float(np.clip(lasted, *AUTO_HORIZON))
 
     @property
     def trace_decay(self) -> float:
-        """λ of the advantage estimate; by default longer for boxes than for labels."""
-        if self.gae_lambda is not None:
-            return self.gae_lambda
-        return LABELS_GAE_LAMBDA if isinstance(self.actions, FiniteActions) else BOX_GAE_LAMBDA
+        """λ of the advantage estimate now; by default it fades for boxes, and stays for labels."""
+        value = self.gae_lambda
+        if value is None:
+            labels = isinstance(self.actions, FiniteActions)
+            value = LABELS_GAE_LAMBDA if labels else as_schedule(FADING_TRACE)
+        return float(FloatSchedule(value)(self._current_progress_remaining))
 
     # ------------------------------------------------------------------ building
 
@@ -168,7 +170,7 @@ class DeepAgent(BaseAlgorithm):
             enabled=self.normalize_obs and ours,
         )
         self.reward_normaliser = RewardNormaliser(
-            AUTO_REWARD_DISCOUNT if self.gamma == "auto" else self.gamma,
+            self.gamma if isinstance(self.gamma, float) else AUTO_REWARD_DISCOUNT,
             self.clip_reward,
             np.zeros(1 if self.env is None else self.n_envs),
             enabled=self.normalize_reward and ours,
@@ -565,6 +567,20 @@ class DeepAgent(BaseAlgorithm):
                 for name, learner in self.learners().items()
             }
         )
+
+
+def _is_auto(gamma: Any) -> bool:
+    return isinstance(gamma, str) and gamma == "auto"
+
+
+def _fractions(name: str, value: Any) -> Any:
+    """A number between 0 and 1, or a schedule whose ends are; a line stays between them."""
+    schedule = as_schedule(value)
+    if not callable(schedule):
+        return fraction(name, schedule)
+    for remaining in (1.0, 0.0):
+        fraction(name, schedule(remaining))
+    return schedule
 
 
 def _noise_color(value: Any) -> Any:

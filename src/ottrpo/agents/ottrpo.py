@@ -51,9 +51,11 @@ class OTTRPO(DeepAgent):
         n_steps: steps per environment and update.
         batch_size: rows per gradient step.
         n_epochs: passes over a rollout.
-        gamma: discount; ``auto`` looks as far ahead as recent episodes lasted, 100 to 1,000 steps.
-        gae_lambda: λ of the generalised advantage estimate; by default 0.98 for actions in a box
-            and 0.95 for finite ones.
+        gamma: discount: a number, a schedule, or ``auto``, which looks as far ahead as recent
+            episodes lasted, 100 to 1,000 steps.
+        gae_lambda: λ of the generalised advantage estimate, a number or a schedule; by default it
+            falls from 0.98 to 0.92 over the first 30 % of training for actions in a box, and is
+            0.95 for finite ones.
         vf_coef: weight of the value function's loss.
         max_grad_norm: the joint gradient is clipped to this norm.
         use_sde: generalised state-dependent exploration.
@@ -104,8 +106,8 @@ class OTTRPO(DeepAgent):
         n_steps: int = 2048,
         batch_size: int = 64,
         n_epochs: int = 10,
-        gamma: float | Literal["auto"] = "auto",
-        gae_lambda: float | None = None,
+        gamma: Any = "auto",
+        gae_lambda: Any = None,
         vf_coef: float = 0.5,
         max_grad_norm: float = 0.5,
         use_sde: bool = False,

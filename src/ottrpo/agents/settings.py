@@ -12,7 +12,8 @@ from ottrpo.deep.observations import ObservationLayout
 
 from .spaces import Straight, Table, schedule_to_data
 
-SCHEDULED = ("learning_rate", "radius", "noise_color")  # may be functions of the progress
+# may be functions of the progress
+SCHEDULED = ("learning_rate", "radius", "noise_color", "gamma", "gae_lambda")
 NOT_SAVED = ("self", "policy", "env", "device", "tensorboard_log", "_init_setup_model")
 
 
