@@ -6,6 +6,7 @@ those of `ottrpo.deep`. An agent adds `train`: what it learns from a rollout.
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from copy import deepcopy
 from typing import Any, ClassVar, Self
 
@@ -32,6 +33,7 @@ from . import state
 from .environments import Watcher, fresh_env, made, name_of, source_of
 from .experience import Experience, merged
 from .predictor import Predictor, as_batch, channels_first, rows_of, with_axis
+from .resuming import Resumable
 from .settings import (
     CnnPolicy,
     MlpPolicy,
@@ -57,7 +59,7 @@ FADING_TRACE = {"start": 0.98, "end": 0.92, "end_fraction": 0.3}
 FADING_COLOR = {"start": 1.0, "end": 0.0, "end_fraction": 0.2}
 
 
-class DeepAgent(BaseAlgorithm):
+class DeepAgent(Resumable, BaseAlgorithm):
     """An on-policy agent with SB3's face; subclasses say in `train` what they learn."""
 
     policy_aliases: ClassVar[dict[str, Any]] = {
@@ -176,6 +178,7 @@ class DeepAgent(BaseAlgorithm):
             enabled=self.normalize_reward and ours,
         )
         self._predictors: dict[tuple[int, bool], Predictor] = {}
+        self._start_segments()
         self.policy: Any = self  # SB3's tools look for a policy that predicts
 
     def _plan_networks(self) -> None:
@@ -227,18 +230,20 @@ class DeepAgent(BaseAlgorithm):
         total_timesteps, callback = self._setup_learn(
             total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar
         )
-        callback.on_training_start(locals(), globals())
-        iteration = 0
-        while self.num_timesteps < total_timesteps:
-            rollout = self.collect_rollout(callback if watched else None)
-            if rollout is None:
-                break
-            iteration += 1
-            self._update_current_progress_remaining(self.num_timesteps, total_timesteps)
-            self._train_and_record(rollout)
-            if log_interval is not None and iteration % log_interval == 0:
-                OnPolicyAlgorithm.dump_logs(self, iteration)  # type: ignore[arg-type]
-        callback.on_training_end()
+        # what a callback holds while training lasts, and must let go however it ends
+        with ExitStack() as self.while_learning:
+            callback.on_training_start(locals(), globals())
+            iteration = 0
+            while self.num_timesteps < total_timesteps:
+                rollout = self.collect_rollout(callback if watched else None)
+                if rollout is None:
+                    break
+                iteration += 1
+                self._update_current_progress_remaining(self.num_timesteps, total_timesteps)
+                self._train_and_record(rollout)
+                if log_interval is not None and iteration % log_interval == 0:
+                    OnPolicyAlgorithm.dump_logs(self, iteration)  # type: ignore[arg-type]
+            callback.on_training_end()
         return self
 
     @abstractmethod
@@ -274,6 +279,11 @@ class DeepAgent(BaseAlgorithm):
 
     def collect_rollout(self, callback: BaseCallback | None) -> Rollout | None:
         """Act for ``n_steps`` steps in every environment; ``None`` if a callback said stop."""
+        watcher = None
+        if callback is not None:
+            # first of all: between two updates a callback may save everything, or set it back
+            callback.on_rollout_start()
+            watcher = Watcher(self, callback)
         source, masked = source_of(self._environment(), self.layout, self.actions)
         if not isinstance(self._last_obs, Encoded):
             self._last_obs = self.layout.encode(self._last_obs, source.rows)
@@ -288,10 +298,6 @@ class DeepAgent(BaseAlgorithm):
             noise_color=self._noise_schedule(self._current_progress_remaining),
             masked=masked,
         )
-        watcher = None
-        if callback is not None:
-            callback.on_rollout_start()
-            watcher = Watcher(self, callback)
         rollout = collect(source, actor, self._last_obs, self.n_steps, watcher)
         if rollout is None:
             return None
@@ -468,8 +474,11 @@ class DeepAgent(BaseAlgorithm):
         """
         if exclude or include:
             raise ValueError("exclude and include have no meaning here: a bundle is always whole")
+        bundle.write(path, type(self).__name__, state.agent_arrays(self), self._saved_data())
+
+    def _saved_data(self) -> dict[str, Any]:
         policy_class: Any = self.policy_class
-        data = {
+        return {
             "policy": policy_class.__name__,
             "settings": self.settings(),
             "observation_space": space_to_data(self.observation_space),
@@ -477,7 +486,6 @@ class DeepAgent(BaseAlgorithm):
             "environment": None if self.env is None else name_of(self.env),
             "state": state.agent_data(self),
         }
-        bundle.write(path, type(self).__name__, state.agent_arrays(self), data)
 
     @classmethod
     def load(
@@ -505,14 +513,30 @@ class DeepAgent(BaseAlgorithm):
         if print_system_info:
             raise ValueError("print_system_info is not supported; `ottrpo doctor` prints it")
         arrays, data = bundle.read(path, cls.__name__)
+        # as in SB3, custom objects stand in for what was saved and are else ignored
+        with bundle.interpreting(path):
+            replaced = {k: v for k, v in (custom_objects or {}).items() if k in data["settings"]}
+        agent = cls._from_saved(path, arrays, data, env, device, replaced | settings)
+        if env is not None and not force_reset:
+            agent._last_obs = state.last_observation(arrays)
+        return agent
+
+    @classmethod
+    def _from_saved(
+        cls,
+        path: Any,
+        arrays: Mapping[str, Any],
+        data: Mapping[str, Any],
+        env: Any,
+        device: Any,
+        settings: Mapping[str, Any],
+    ) -> Self:
         with bundle.interpreting(path):
             saved = dict(data["settings"])
         unknown = sorted(set(settings) - set(saved))
         if unknown:
             raise ValueError(f"{unknown[0]!r} is not a setting; known: {', '.join(saved)}")
-        # as in SB3, custom objects stand in for what was saved and are else ignored
-        replaced = {key: value for key, value in (custom_objects or {}).items() if key in saved}
-        keywords = saved | replaced | settings
+        keywords = saved | dict(settings)
         with bundle.interpreting(path):
             agent = cls(data["policy"], None, device=device, _init_setup_model=False, **keywords)
             agent.observation_space = space_from_data(data["observation_space"])
@@ -524,8 +548,6 @@ class DeepAgent(BaseAlgorithm):
         with bundle.interpreting(path):
             agent._setup_model()
             state.restore(agent, arrays, data["state"])
-        if env is not None and not force_reset:
-            agent._last_obs = state.last_observation(arrays)
         return agent
 
     def _adopt(self, env: Any) -> None:

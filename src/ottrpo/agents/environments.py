@@ -64,6 +64,14 @@ def name_of(env: Any) -> str:
     return "the environment" if spec is None else str(spec.id)
 
 
+def remade_by_id(env: VecEnv) -> bool:
+    """Whether its id alone is enough to make it again."""
+    spec = env.get_attr("spec")[0]
+    if spec is None or spec.kwargs or type(env) is not DummyVecEnv or env.num_envs > 1:
+        return False
+    return all(wrapper.name == "Monitor" for wrapper in spec.additional_wrappers)
+
+
 def _offers_masks(env: VecEnv) -> bool:
     try:
         return bool(env.has_attr("action_masks"))

@@ -93,6 +93,10 @@ def schedule_to_data(value: Any) -> Any:
     """A schedule as JSON: a number, a straight line, or a table of its values."""
     if not callable(value):
         return value
+    if isinstance(value, Straight) and value.end_fraction < 1:
+        return dict(vars(value))
+    if isinstance(value, Table):
+        return {"table": value.values}
     remaining = np.linspace(1.0, 0.0, SCHEDULE_POINTS)
     values = np.array([float(value(float(p))) for p in remaining])
     straight = np.linspace(values[0], values[-1], SCHEDULE_POINTS)
@@ -131,8 +135,8 @@ def space_to_data(space: Space) -> dict[str, Any]:
 def space_from_data(data: dict[str, Any]) -> Space:
     """The space that `space_to_data` wrote."""
     kind = data.get("kind")
-    if np.prod(data.get("shape", ()), dtype=np.float64) > MAX_ENTRIES:
-        raise ValueError(f"a space of shape {data['shape']} is too large")
+    if _entries(data) > MAX_ENTRIES:
+        raise ValueError(f"a space of {_entries(data):.3g} numbers is too large")
     if kind == "dict":
         return spaces.Dict({k: space_from_data(s) for k, s in data["spaces"].items()})
     if kind == "box":
@@ -149,6 +153,11 @@ def space_from_data(data: dict[str, Any]) -> Space:
         shape = tuple(data["shape"])
         return spaces.MultiBinary(shape[0] if len(shape) == 1 else list(shape))
     raise ValueError(f"{kind!r} is not a kind of space")
+
+
+def _entries(data: dict[str, Any]) -> float:
+    inside = sum(_entries(leaf) for leaf in data.get("spaces", {}).values())
+    return inside + float(np.prod(data.get("shape", ()), dtype=np.float64))
 
 
 def _bound_to_data(bound: Any) -> Any:

@@ -1,6 +1,6 @@
 """All that an agent is at the border between two rollouts, as arrays and plain data.
 
-Environments are not part of it: whoever wants to continue a run exactly captures those as well.
+Environments are not part of it; `Resumable` captures those as well.
 """
 
 from collections import deque
@@ -52,6 +52,7 @@ def agent_data(agent: Any) -> dict[str, Any]:
         "rng": agent.rng.bit_generator.state,
         "predict_rng": agent._predict_rng.bit_generator.state,
         "episodes": [{key: float(e[key]) for key in ("r", "l", "t")} for e in episodes],
+        "successes": [float(success) for success in agent.ep_success_buffer or ()],
         "last_update": agent.last_update,
     }
 
@@ -87,15 +88,15 @@ def restore(agent: Any, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> N
     agent._predict_rng.bit_generator.state = data["predict_rng"]
     agent.last_update = dict(data["last_update"])
     agent.ep_info_buffer = deque(data["episodes"], maxlen=agent._stats_window_size)
-    agent.ep_success_buffer = deque(maxlen=agent._stats_window_size)
+    agent.ep_success_buffer = deque(data["successes"], maxlen=agent._stats_window_size)
 
 
 def last_observation(arrays: Mapping[str, Any]) -> Encoded | None:
     """The observation to go on from, if the agent was in the middle of training."""
     if "last.flat" not in arrays:
         return None
-    names = sorted(name for name in arrays if name.startswith("last.image"))
-    return Encoded(arrays["last.flat"], tuple(arrays[name] for name in names))
+    count = sum(name.startswith("last.image") for name in arrays)
+    return Encoded(arrays["last.flat"], tuple(arrays[f"last.image{i}"] for i in range(count)))
 
 
 def _moments(name: str, moments: RunningMoments) -> Arrays:

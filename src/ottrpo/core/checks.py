@@ -10,6 +10,10 @@ Bools = NDArray[np.bool_]
 Integers = NDArray[np.intp]
 
 
+class NonFiniteError(ValueError):
+    """A number became NaN or infinite; whoever learns is as it was before."""
+
+
 def require(condition: bool | np.bool_, message: str) -> None:
     """Raise a ``ValueError`` with ``message`` unless ``condition`` holds."""
     if not condition:

@@ -7,14 +7,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ottrpo.core.checks import NonFiniteError as NonFiniteError
+
 from .acting import Actor
 from .observations import Encoded, ObservationLayout
 
 Array = Any
-
-
-class NonFiniteError(ValueError):
-    """Something was NaN or infinite; the agent is as it was before."""
 
 
 @dataclass(frozen=True)

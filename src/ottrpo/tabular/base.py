@@ -4,6 +4,7 @@ import inspect
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
@@ -13,14 +14,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ottrpo.core import FiniteProblem, violation
-from ottrpo.core.checks import Bools, Floats, distributions, floats, non_negative, require
+from ottrpo.core.checks import (
+    Bools,
+    Floats,
+    NonFiniteError,
+    distributions,
+    floats,
+    non_negative,
+    require,
+)
 from ottrpo.persistence import bundle
 
 from .environments import as_problem, environment_from_spec, environment_spec
 from .estimators import Estimates, estimate_occupancy, known_table
 from .mdp import FiniteMDP
-from .problem import Problem, Trajectories, within_mask
+from .problem import Problem, Trajectories, require_finite, within_mask
 from .progress import Progress
+from .resuming import Resumable
 from .settings import TabularSettings
 
 Callback = Callable[[Any], bool | None]
@@ -55,7 +65,7 @@ class Improvement:
     moved: float
 
 
-class TabularAgent(ABC):
+class TabularAgent(Resumable, ABC):
     """What the tabular agents share: everything but the update of the policy itself."""
 
     name: ClassVar[str]
@@ -117,13 +127,21 @@ class TabularAgent(ABC):
 
         Args:
             total_timesteps: steps to play.
-            callback: called with the agent after every update; returning False stops.
+            callback: called with the agent after every update; returning False stops. If it has
+                a method ``start``, that is called with the agent before the first.
             progress_bar: whether to show one.
         """
         require(total_timesteps > 0, f"total_timesteps must be positive, got {total_timesteps}")
-        end = self.num_timesteps + int(total_timesteps)
+        end = self._total_timesteps = self.num_timesteps + int(total_timesteps)
         episodes_before, ended_before = self.num_episodes, self._ended_by_task
-        with Progress(self.num_timesteps, end, self.problem.name, shown=progress_bar) as progress:
+        with (
+            Progress(self.num_timesteps, end, self.problem.name, shown=progress_bar) as progress,
+            # what a callback holds while training lasts, and must let go however it ends
+            ExitStack() as self.while_learning,
+        ):
+            start = getattr(callback, "start", None)
+            if start is not None:
+                start(self)
             while self.num_timesteps < end:
                 self._iterate(end)
                 progress.show(self.num_timesteps, self.last_update["rollout/ep_rew_mean"])
@@ -197,6 +215,9 @@ class TabularAgent(ABC):
 
         Training continued after `load` is the training that would have followed here.
         """
+        bundle.write(path, type(self).__name__, *self._saved())
+
+    def _saved(self) -> tuple[dict[str, Any], dict[str, Any]]:
         arrays: dict[str, Any] = {
             "policy": self.policy_sa,
             "q": self.estimates.q_sa,
@@ -213,11 +234,11 @@ class TabularAgent(ABC):
             "num_episodes": self.num_episodes,
             "num_updates": self.num_updates,
             "ended_by_task": self._ended_by_task,
-            "simulator": self._simulator.get_state(),
+            "simulator": self._simulator.get_state(arrays),
             "update_rng": self._update_rng.bit_generator.state,
             "predict_rng": self._predict_rng.bit_generator.state,
         }
-        bundle.write(path, type(self).__name__, arrays, data)
+        return arrays, data
 
     @classmethod
     def load(
@@ -252,12 +273,26 @@ class TabularAgent(ABC):
         )
         if self._simulator.allowed_sa is not None:  # stepping may have revealed new masks
             self.policy_sa = within_mask(self.policy_sa, self._simulator.allowed_sa)
-        q_sa = self.estimates.update(settings, self.problem, batch, self.policy_sa, self._allowed())
+        q_sa = self._estimate(batch)
         occupancy_s = estimate_occupancy(settings, self.problem, batch, self.policy_sa)
         # a copy: Q goes on changing, while an improvement stays what it was
         improvement = self._improve(occupancy_s, q_sa.copy(), radius)
         self.policy_sa = improvement.policy_sa
         self._account(batch, improvement, radius)
+
+    def _estimate(self, batch: Trajectories) -> Floats:
+        """Step 3; if numbers are lost the tables are as they were before."""
+        require_finite(self.problem.name, "reward", batch.reward_t, self.num_timesteps)
+        before = self.estimates.q_sa.copy(), self.estimates.count_sa.copy()
+        q_sa = self.estimates.update(
+            self.settings, self.problem, batch, self.policy_sa, self._allowed()
+        )
+        try:
+            require_finite(self.problem.name, "value Q(s, a)", q_sa, self.num_timesteps)
+        except NonFiniteError:
+            self.estimates.q_sa[:], self.estimates.count_sa[:] = before
+            raise
+        return q_sa
 
     def _account(self, batch: Trajectories, improvement: Improvement, radius: float) -> None:
         self.num_timesteps += batch.steps
@@ -309,7 +344,7 @@ class TabularAgent(ABC):
         self.num_episodes = int(data["num_episodes"])
         self.num_updates = int(data["num_updates"])
         self._ended_by_task = int(data["ended_by_task"])
-        self._simulator.set_state(data["simulator"])
+        self._simulator.set_state(data["simulator"], arrays)
         self._update_rng.bit_generator.state = data["update_rng"]
         self._predict_rng.bit_generator.state = data["predict_rng"]
 

@@ -241,17 +241,25 @@ class TableSimulator:
         )
         return return_e
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self, arrays: dict[str, Any]) -> dict[str, Any]:
         """The random streams as plain data."""
         return {
             "env": self.env_rng.bit_generator.state,
             "action": self.action_rng.bit_generator.state,
         }
 
-    def set_state(self, state: Mapping[str, Any]) -> None:
+    def set_state(self, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Continue from `get_state`."""
         self.env_rng.bit_generator.state = state["env"]
         self.action_rng.bit_generator.state = state["action"]
+
+    def why_not_exact(self) -> str | None:
+        """Nothing but the streams remains between two rollouts."""
+        return None
+
+    def reseed(self, seed: int) -> None:
+        """Play on from a new stream."""
+        self.env_rng = np.random.default_rng(seed)
 
 
 def _buffer(steps: int) -> tuple[Any, ...]:

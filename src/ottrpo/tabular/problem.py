@@ -6,7 +6,7 @@ from typing import Any, Protocol, final
 
 import numpy as np
 
-from ottrpo.core.checks import Bools, Floats, require
+from ottrpo.core.checks import Bools, Floats, NonFiniteError, require
 
 from . import kernels
 
@@ -69,11 +69,17 @@ class Simulator(Protocol):
     def returns(self, policy_sa: Floats, episodes: int) -> Floats:
         """Undiscounted returns of that many episodes."""
 
-    def get_state(self) -> dict[str, Any]:
-        """The random streams as plain data."""
+    def get_state(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        """The random streams, and the environment if there is one; arrays go into ``arrays``."""
 
-    def set_state(self, state: Mapping[str, Any]) -> None:
+    def set_state(self, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Continue from `get_state`."""
+
+    def why_not_exact(self) -> str | None:
+        """Why `get_state` is not all there is; ``None`` if it is."""
+
+    def reseed(self, seed: int) -> None:
+        """Forget all but the policy's stream: the next episode depends on ``seed`` alone."""
 
 
 class Problem(Protocol):
@@ -105,6 +111,19 @@ def within_mask(policy_sa: Floats, allowed_sa: Bools) -> Floats:
     total_s = inside_sa.sum(axis=1, keepdims=True)
     uniform_sa = allowed_sa / allowed_sa.sum(axis=1, keepdims=True)
     return np.where(total_s > 0, inside_sa / np.where(total_s > 0, total_s, 1.0), uniform_sa)
+
+
+def require_finite(name: str, quantity: str, array: Floats, step: int) -> None:
+    """Raise unless ``array``, of a batch that started at ``step``, holds finite numbers only."""
+    if np.isfinite(array).all():
+        return
+    index = np.unravel_index(int(np.argmin(np.isfinite(array))), array.shape)
+    # rewards come one per step; a table has no steps, only the batch that led to it
+    where = f"step {step + int(index[0])}" if array.ndim == 1 else f"the batch from step {step}"
+    raise NonFiniteError(
+        f"{name}: environment 0 led to a {quantity} of {array[index]} at {where}; the policy and "
+        "its estimates are as they were before. Look at the environment's rewards there"
+    )
 
 
 def refuse_empty_mask(allowed_sa: Bools, first_state: int = 0) -> None:

@@ -8,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 
 from ottrpo.core.checks import Bools, Floats, require
+from ottrpo.persistence.environments import capture_layers, restore_layers
 
 from . import kernels
 from .problem import Trajectories, no_mask, refuse_empty_mask, streams, within_mask
@@ -81,19 +82,31 @@ class SteppingSimulator:
             [sum(step[2] for step in self._episode(policy_sa)) for _ in range(episodes)]
         )
 
-    def get_state(self) -> dict[str, Any]:
-        """The random streams as plain data; an environment's other memory is not captured."""
+    def get_state(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        """The random streams and what can be captured of the environment, between two episodes."""
+        layers, _ = capture_layers(self._env, arrays, "environment")
         return {
             "env_seed": self._env_seed,
             "env": self._env.unwrapped.np_random.bit_generator.state,
             "action": self.action_rng.bit_generator.state,
+            "layers": layers,
         }
 
-    def set_state(self, state: Mapping[str, Any]) -> None:
+    def set_state(self, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Continue from `get_state`."""
+        self._env.reset()  # what is restored must be there
+        restore_layers(self._env, state["layers"], arrays)
         self._env_seed = state["env_seed"]
         self._env.unwrapped.np_random.bit_generator.state = state["env"]
         self.action_rng.bit_generator.state = state["action"]
+
+    def why_not_exact(self) -> str | None:
+        """Why the environment can't be captured; ``None`` if it can."""
+        return capture_layers(self._env, {}, "environment")[1]
+
+    def reseed(self, seed: int) -> None:
+        """Seed the environment at its next reset."""
+        self._env_seed = seed
 
     def _episode(self, policy_sa: Floats) -> Iterator[tuple[int, int, float, int, int]]:
         observation, info = self._env.reset(seed=self._env_seed)

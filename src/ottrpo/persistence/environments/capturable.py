@@ -1,6 +1,8 @@
 """All layers of one Gymnasium environment, and a wrapper that captures them from afar."""
 
 import json
+import multiprocessing
+import signal
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +20,14 @@ class Capturable(gym.Wrapper[Any, Any, Any, Any]):
     environment of your own that has these two methods is captured exactly as well; what it returns
     must be plain: numbers, texts, arrays, random generators, and lists, tuples and dictionaries of
     them.
+
+    In a worker process Ctrl-C is left to the process that trains, which stops between two updates.
     """
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        if multiprocessing.current_process().daemon:  # a worker, not somebody's program
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def why_not_exact(self) -> str | None:
         """Why the state can't be captured; ``None`` if it can."""

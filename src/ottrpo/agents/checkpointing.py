@@ -1,0 +1,89 @@
+"""Checkpoints of a training that somebody else's program runs: `CheckpointEvery`."""
+
+from pathlib import Path
+from typing import Any
+
+from stable_baselines3.common.callbacks import BaseCallback
+
+from ottrpo.persistence.checkpoints import Checkpoints
+from ottrpo.persistence.keeper import Keeper, checkpoint_kind, is_resumable
+from ottrpo.persistence.lock import DirectoryLock
+from ottrpo.persistence.stopping import StopSignals
+
+
+class CheckpointEvery(BaseCallback):
+    """Keeps checkpoints from which `resume` goes on bit for bit.
+
+        agent.learn(1_000_000, callback=CheckpointEvery(50_000, "checkpoints"))
+
+    and after an interruption of any kind
+
+        agent = OTTRPO.resume("checkpoints", env=env)
+        agent.learn(
+            agent.remaining_timesteps,
+            reset_num_timesteps=False,
+            callback=CheckpointEvery(50_000, "checkpoints"),
+        )
+
+    The agents on tables take it as well (their `learn` always counts on).
+
+    SIGTERM and Ctrl-C write one more before they are obeyed, at the end of the current update.
+    Environments that can't be captured exactly are seeded anew and reset at every checkpoint; that
+    is said when training starts. The state of other callbacks is not kept.
+
+    Args:
+        steps: between two checkpoints; the first update that passes a multiple of it writes one.
+        folder: where they go; the last two are kept.
+        verbose: 1: tell of each.
+    """
+
+    def __init__(self, steps: int, folder: str | Path, verbose: int = 0) -> None:
+        super().__init__(verbose)
+        self._steps, self._folder = int(steps), Path(folder)
+        self._stop = StopSignals()
+        self._updates = 0
+
+    def start(self, agent: Any) -> None:
+        """Training starts, or goes on."""
+        if not is_resumable(agent):
+            raise ValueError(f"{type(agent).__name__} can't go on from a checkpoint")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        agent.while_learning.enter_context(DirectoryLock(self._folder))
+        self._stop = agent.while_learning.enter_context(StopSignals())
+        kind = checkpoint_kind(type(agent).__name__)
+        self._keeper = Keeper(Checkpoints(self._folder, kind), self._steps)
+        self._keeper.start(agent)
+        reason = agent.why_not_exact()
+        if reason is not None:
+            print(segment_line(reason))  # noqa: T201  # a run that differs for it is told so
+
+    def __call__(self, agent: Any) -> None:
+        """Called after every update; the agents on tables call it themselves."""
+        written = self._keeper.after_update(agent)
+        if self._stop.asked is not None:
+            written = self._keeper.before_stop(agent) or written
+        if written is not None and self.verbose:
+            print(f"checkpoint: {written}")  # noqa: T201  # asked for
+        self._stop.obey()
+
+    def _on_training_start(self) -> None:
+        agent: Any = self.model
+        self._updates = agent._n_updates
+        self.start(agent)
+
+    def _on_rollout_start(self) -> None:
+        agent: Any = self.model
+        if agent._n_updates > self._updates:
+            self._updates = agent._n_updates
+            self(agent)
+
+    def _on_step(self) -> bool:
+        return True
+
+
+def segment_line(reason: str) -> str:
+    """What is said when the environments can't be captured exactly."""
+    return (
+        f"checkpoints: the environment can't be captured exactly ({reason}); it is seeded anew and "
+        "reset at every checkpoint instead"
+    )
