@@ -73,7 +73,17 @@ def read(
         BundleError: if there is none, it is of another kind or version, or it is not exactly
             what `write` makes.
     """
-    name = "the given file" if isinstance(path, io.BufferedIOBase) else _printable(path)
+    found, arrays, data = read_any(path, follow=follow)
+    if found != kind:
+        raise BundleError(f"{_name(path)} holds a {_printable(found)}, not a {kind}")
+    return arrays, data
+
+
+def read_any(
+    path: Place, *, follow: bool = True
+) -> tuple[str, dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
+    """The kind, the arrays and the data of a bundle that may hold anything; else as `read`."""
+    name = _name(path)
     try:
         members = container.unpack(_bytes(path, follow), LIMITS)
         found = _kind_of(members)
@@ -86,13 +96,11 @@ def read(
         raise BundleError(f"{name} can't be read: {error.strerror or error}") from error
     except (ValueError, SafetensorError) as error:
         raise BundleError(f"{name} is no bundle of ours, or it is damaged: {error}") from error
-    if found != kind:
-        raise BundleError(f"{name} holds a {_printable(found)}, not a {kind}")
-    return arrays, data
+    return found, arrays, data
 
 
 @contextmanager
-def interpreting(path: Any) -> Iterator[None]:
+def interpreting(path: Place) -> Iterator[None]:
     """Tell whatever goes wrong while the contents of a bundle are put to use in one line.
 
     A bundle with sound checksums may still have been made to deceive: entries that are missing, of
@@ -104,7 +112,7 @@ def interpreting(path: Any) -> Iterator[None]:
         raise
     except Exception as error:  # what nonsense raises can't be known
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise BundleError(f"{_printable(path)} does not hold what it should: {reason}") from error
+        raise BundleError(f"{_name(path)} does not hold what it should: {reason}") from error
 
 
 def require_room(entries: int, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
@@ -126,6 +134,9 @@ def _content(kind: str, arrays: Mapping[str, ArrayLike], data: Mapping[str, Any]
         if tensor.dtype.kind not in "biuf" or tensor.dtype.itemsize > 8:
             raise ValueError(f"the array {name!r} can't be saved: it holds {tensor.dtype}")
     members = {DATA: strict_json.dumps(dict(data)), ARRAYS: save(tensors)}
+    _require_usual_header(members[ARRAYS])  # what could not be read must not be written
+    if len(members[ARRAYS]) > MAX_ARRAYS:
+        raise ValueError(f"{len(members[ARRAYS]):,} bytes of arrays are more than {MAX_ARRAYS:,}")
     return container.pack({ABOUT: strict_json.dumps(_about(kind, members)), **members})
 
 
@@ -150,6 +161,12 @@ def _kind_of(members: Mapping[str, bytes]) -> str:
 
 def _arrays(content: bytes) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of a safetensors file that has nothing unusual about it."""
+    _require_usual_header(content)
+    # copies, because those of the library can't be written to
+    return {name: array.copy() for name, array in load(content).items()}
+
+
+def _require_usual_header(content: bytes) -> None:
     if len(content) < 8:
         raise ValueError(f"{ARRAYS} ends too early")
     (size,) = struct.unpack_from("<Q", content)
@@ -160,8 +177,6 @@ def _arrays(content: bytes) -> dict[str, np.ndarray[Any, Any]]:
         raise ValueError(f"the header of {ARRAYS} is no object")
     for name, entry in header.items():
         _require_usual(name, entry)
-    # copies, because those of the library can't be written to
-    return {name: array.copy() for name, array in load(content).items()}
 
 
 def _require_usual(name: str, entry: Any) -> None:
@@ -190,6 +205,10 @@ def _bytes(path: Place, follow: bool) -> bytes:
 
 def _with_ending(path: Path) -> Path:
     return path if path.suffix else path.with_name(path.name + ENDING)
+
+
+def _name(path: Place) -> str:
+    return "the given file" if isinstance(path, io.BufferedIOBase) else _printable(path)
 
 
 def _printable(value: Any) -> str:

@@ -23,11 +23,14 @@ def dumps(value: Any) -> bytes:
     """``value`` as JSON; tuples become lists and NumPy's numbers plain ones.
 
     Raises:
-        ValueError: if something in it is no data: a function, an array, a key that is no text.
+        ValueError: if something in it is no data (a function, an array, a key that is no text), or
+            `loads` would refuse it.
     """
     content = json.dumps(_plain(value, "data"), indent=1, allow_nan=False).encode()
-    if len(content) > MAX_BYTES:
-        raise ValueError(f"{len(content):,} bytes of JSON are more than {MAX_BYTES:,}")
+    try:
+        loads(content)  # what could not be read must not be written
+    except ValueError as error:
+        raise ValueError(f"the data can't be saved: {error}") from error
     return content
 
 
