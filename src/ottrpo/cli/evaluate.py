@@ -12,10 +12,10 @@ from .options import Mistake, mistakes
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Evaluate the trained agent of a run directory on fresh episodes."""
+    """Evaluate a trained agent on fresh episodes."""
 
-    run_directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """what `ottrpo train` wrote"""
+    path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """what `ottrpo train` wrote, or a file that an agent was saved to"""
     episodes: int = 10
     """how many"""
     deterministic: bool = False
@@ -31,13 +31,13 @@ class Evaluate:
             raise Mistake(f"--episodes must be at least 1, got {self.episodes}")
         if self.seed < 0:
             raise Mistake(f"--seed must not be negative, got {self.seed}")
-        from ottrpo.experiments.run import load_agent
-        from ottrpo.experiments.store import RunDirectory
+        from ottrpo.experiments.trained import load_trained
 
         with mistakes():
-            directory = RunDirectory.open(self.run_directory)
-            agent = load_agent(directory)
-        returns = agent.evaluate(self.episodes, deterministic=self.deterministic, seed=self.seed)
+            trained = load_trained(self.path)
+        returns = trained.agent.evaluate(
+            self.episodes, deterministic=self.deterministic, seed=self.seed
+        )
         report = {
             "mean": float(returns.mean()),
             "std": float(returns.std()),
@@ -48,7 +48,7 @@ class Evaluate:
             print(json.dumps(report))
             return 0
         kind = "deterministic" if self.deterministic else "sampled"
-        name = f"{directory.manifest['agent']} on {directory.manifest['environment']}"
+        name = f"{trained.name} on {trained.environment}"
         print(f"{name}: {report['mean']:,.2f} ± {report['std']:,.2f} over {self.episodes} episodes")
         print(
             f"{kind} actions, seed {self.seed}, lowest {min(returns):,.2f}, highest "

@@ -1,0 +1,57 @@
+"""Trained agents, from the directory of a run or from a single file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ottrpo.envs import catalogue
+from ottrpo.persistence import bundle
+
+from .registry import agents
+from .run import load_agent
+from .store import RunDirectory
+
+
+@dataclass(frozen=True)
+class Trained:
+    """An agent, and what it is called and was trained on."""
+
+    agent: Any
+    name: str
+    environment: str
+
+
+def load_trained(path: Path) -> Trained:
+    """The agent of a run's directory, or of a file that `save` wrote.
+
+    Files may come from a stranger: nothing is imported or run that is not of this installation.
+
+    Raises:
+        ValueError: if there is none, or it is damaged, or it can't be used without more.
+    """
+    if path.is_dir() or not (path.exists() or path.with_name(path.name + bundle.ENDING).exists()):
+        directory = RunDirectory.open(path)
+        environment = str(directory.manifest.get("environment"))
+        catalogue.require_no_import(environment)
+        return Trained(load_agent(directory), str(directory.manifest.get("agent")), environment)
+    return _from_file(path)
+
+
+def _from_file(path: Path) -> Trained:
+    kind, _, data = bundle.read_any(path)
+    entries = [entry for entry in agents() if entry.class_name == kind]
+    if not entries:
+        known = ", ".join(entry.class_name for entry in agents())
+        raise ValueError(f"{path} holds a {kind!r}, which is no agent here; known: {known}")
+    agent_class = entries[0].load()
+    found = data.get("environment")
+    if entries[0].finite:  # it names its environment with all settings, and makes it itself
+        agent = agent_class.load(path)
+        return Trained(agent, entries[0].name, agent.problem.name)
+    if not isinstance(found, str):
+        raise ValueError(
+            f"{path} names no environment; evaluate it in Python: "
+            f"{kind}.load(path, env=env).evaluate(10)"
+        )
+    catalogue.require_no_import(found)
+    return Trained(agent_class.load(path, env=found), entries[0].name, found)
