@@ -6,7 +6,7 @@ from typing import Any
 from stable_baselines3.common.callbacks import BaseCallback
 
 from ottrpo.persistence.checkpoints import Checkpoints
-from ottrpo.persistence.keeper import Keeper, checkpoint_kind, is_resumable
+from ottrpo.persistence.keeper import Keeper, checkpoint_kind, is_resumable, segment_line
 from ottrpo.persistence.lock import DirectoryLock
 from ottrpo.persistence.stopping import StopSignals
 
@@ -79,11 +79,3 @@ class CheckpointEvery(BaseCallback):
 
     def _on_step(self) -> bool:
         return True
-
-
-def segment_line(reason: str) -> str:
-    """What is said when the environments can't be captured exactly."""
-    return (
-        f"checkpoints: the environment can't be captured exactly ({reason}); it is seeded anew and "
-        "reset at every checkpoint instead"
-    )

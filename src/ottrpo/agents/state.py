@@ -51,7 +51,8 @@ def agent_data(agent: Any) -> dict[str, Any]:
         "reward_count": agent.reward_normaliser.moments.count,
         "rng": agent.rng.bit_generator.state,
         "predict_rng": agent._predict_rng.bit_generator.state,
-        "episodes": [{key: float(e[key]) for key in ("r", "l", "t")} for e in episodes],
+        # without their time of day: the same training gives the same bytes
+        "episodes": [{key: float(e[key]) for key in ("r", "l")} for e in episodes],
         "successes": [float(success) for success in agent.ep_success_buffer or ()],
         "last_update": agent.last_update,
     }
@@ -74,12 +75,13 @@ def restore(agent: Any, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> N
     shape = observations.mean.shape
     observation_moments = _restored("observations", arrays, data["observation_count"], shape)
     reward_moments = _restored("rewards", arrays, data["reward_count"], (1,))
+    mean, scale = (_array(arrays, f"observations.{part}", shape) for part in ("mean", "scale"))
+    returns = _array(arrays, "rewards.return", (len(arrays["rewards.return"]),))
     agent.set_learners(learners)
     observations.moments, rewards.moments = observation_moments, reward_moments
-    observations.mean = np.array(arrays["observations.mean"], np.float32)
-    observations.scale = np.array(arrays["observations.scale"], np.float32)
-    if len(arrays["rewards.return"]) == len(rewards.return_n):
-        rewards.return_n = np.array(arrays["rewards.return"])
+    observations.mean, observations.scale = mean.astype(np.float32), scale.astype(np.float32)
+    if len(returns) == len(rewards.return_n):
+        rewards.return_n = returns
     agent.num_timesteps = int(data["num_timesteps"])
     agent._n_updates = int(data["n_updates"])
     agent._total_timesteps = int(data["total_timesteps"])
@@ -106,8 +108,17 @@ def _moments(name: str, moments: RunningMoments) -> Arrays:
 def _restored(
     name: str, arrays: Mapping[str, Any], count: float, shape: tuple[int, ...]
 ) -> RunningMoments:
-    both = [np.array(arrays[f"{name}.moments.{part}"]) for part in ("mean", "variance")]
-    for array in both:
-        if array.shape != shape or not np.isfinite(array).all():
-            raise ValueError(f"the saved statistics of the {name} are not those of this agent")
-    return RunningMoments(both[0], both[1], float(count))
+    mean, variance = (_array(arrays, f"{name}.moments.{p}", shape) for p in ("mean", "variance"))
+    if not 0 <= count < np.inf or (variance < 0).any():
+        raise ValueError(f"the saved statistics of the {name} are no statistics")
+    return RunningMoments(mean, variance, float(count))
+
+
+def _array(arrays: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Any:
+    array = np.array(arrays[name])
+    if array.dtype.kind != "f" or array.shape != shape:
+        found = f"{array.dtype} of shape {array.shape}"
+        raise ValueError(f"{name!r} holds {found}, the agent needs numbers of shape {shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name!r} holds NaN or infinity")
+    return array

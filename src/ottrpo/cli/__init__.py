@@ -21,9 +21,11 @@ from .options import Mistake, Verb, parse
 # verb -> (module, class, what it does)
 VERBS = {
     "train": ("ottrpo.cli.train", "Train", "train an agent on an environment"),
+    "resume": ("ottrpo.cli.resume", "Resume", "go on with a run that was interrupted"),
     "evaluate": ("ottrpo.cli.evaluate", "Evaluate", "evaluate a trained agent"),
     "reproduce": ("ottrpo.cli.reproduce", "Reproduce", "run a study: many runs, one table"),
     "report": ("ottrpo.cli.report", "Report", "the scores of studies, from their results alone"),
+    "compare": ("ottrpo.cli.compare", "Compare", "two runs, results or agents side by side"),
     "solve": ("ottrpo.cli.solve", "Solve", "solve a trust-region problem from a JSON file"),
     "list": ("ottrpo.cli.listing", "List", "costs, agents, environments, studies, benchmarks"),
     "bench": ("ottrpo.cli.bench", "Bench", "measure speed against the alternatives"),

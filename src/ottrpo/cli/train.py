@@ -1,14 +1,17 @@
 """``ottrpo train``."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from .options import mistakes
+from .options import mistakes, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,6 +26,7 @@ class Train:
 
     Prints the score beside the one in the paper. The run directory holds manifest.json,
     metrics.jsonl, evaluations.jsonl, a picture of the learning curve and the trained agent.
+    SIGTERM and Ctrl-C save everything first; `ottrpo resume` goes on as if nothing had happened.
     """
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
@@ -41,6 +45,8 @@ class Train:
         tyro.conf.arg(metavar="KEY=VALUE", help_behavior_hint=""),
     ] = ()
     """settings laid over the configuration, e.g. --set radius=0.02 cost=binary"""
+    checkpoint_every: Annotated[int, tyro.conf.arg(metavar="N")] = 50_000
+    """steps between checkpoints, from which `ottrpo resume` goes on; 0 for none"""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """the run directory; by default a new one under runs/"""
 
@@ -62,9 +68,12 @@ class Train:
                 steps=self.steps,
                 overrides=[text for texts in self.set for text in texts],
             )
+            if self.checkpoint_every < 0:
+                raise ValueError(f"checkpoint_every must be 0 or more, got {self.checkpoint_every}")
             agent = runner.build_agent(spec)
             path = self.out or runner.default_directory(spec, Path("runs"))
-            directory = RunDirectory.create(path, runner.manifest(spec))
+            record = runner.manifest(spec, agent, self.checkpoint_every)
+            directory = RunDirectory.create(path, record)
         translation = catalogue.translation(self.env)
         if translation:
             console.print(translation, markup=False)
@@ -73,10 +82,50 @@ class Train:
             f"{spec.steps:,} steps -> {path}",
             markup=False,
         )
-        with ProgressWatch(spec.steps, console) as watch:
-            runner.train(spec, agent, directory, watch)
-        _tell(spec, directory, agent, console)
-        return 0
+
+        def work() -> None:
+            with ProgressWatch(spec.steps, console) as watch:
+                runner.train(spec, agent, directory, watch, plain(console))
+            tell_scores(spec, directory, agent, console)
+
+        return with_care(directory, console, work)
+
+
+def with_care(directory: "RunDirectory", console: "Console", work: Callable[[], None]) -> int:
+    """Do the work of a run, its directory locked; the exit code.
+
+    Being asked to stop is no failure. What makes a run fail through no mistake of the program is
+    told in one line, with what can be done about it.
+    """
+    from ottrpo.core.checks import NonFiniteError
+    from ottrpo.experiments.run import Stopped
+    from ottrpo.persistence.lock import DirectoryLock
+
+    again = f"ottrpo resume {directory.path}"
+    with ExitStack() as held:
+        with mistakes():
+            held.enter_context(DirectoryLock(directory.path))
+        try:
+            work()
+        except Stopped as stopped:
+            plain(console)(str(stopped))
+        except NonFiniteError as error:
+            print(f"ottrpo: {one_line(str(error))}", file=sys.stderr)
+            return 1
+        except OSError as error:
+            reason = f"{error.filename or directory.path}: {error.strerror or error}"
+            print(
+                f"ottrpo: {one_line(reason)}; what was saved before is whole, when there is room "
+                f"again: {again}",
+                file=sys.stderr,
+            )
+            return 1
+    return 0
+
+
+def plain(console: "Console") -> Callable[[str], None]:
+    """Print a line as it is."""
+    return partial(console.print, markup=False)
 
 
 class ProgressWatch:
@@ -132,7 +181,8 @@ class ProgressWatch:
             self._console.print(line, markup=False)
 
 
-def _tell(spec: "RunSpec", directory: "RunDirectory", agent: Any, console: "Console") -> None:
+def tell_scores(spec: "RunSpec", directory: "RunDirectory", agent: Any, console: "Console") -> None:
+    """Print the scores of a finished run beside the paper's, and draw its curve."""
     from ottrpo.envs import catalogue
     from ottrpo.experiments.protocol import score
     from ottrpo.experiments.published import trained_score

@@ -1,20 +1,24 @@
 """Train one agent on one environment, measure it by protocol, and keep the run."""
 
-import time
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, final
 
-import numpy as np
 from gymnasium import spaces
 
 from ottrpo.core.checks import require
 from ottrpo.envs import catalogue
+from ottrpo.persistence import bundle
+from ottrpo.persistence.checkpoints import Checkpoints
+from ottrpo.persistence.keeper import Keeper, checkpoint_kind, is_resumable, segment_line
+from ottrpo.persistence.stopping import StopSignals
 
 from . import provenance
-from .protocol import protocol_named
+from .protocol import Protocol, protocol_named
+from .recorder import Recorder, Watch
 from .registry import agent_by_key, agent_for
 from .spec import (
     RunSpec,
@@ -25,21 +29,6 @@ from .spec import (
     require_types,
 )
 from .store import RunDirectory
-
-# Updates are logged this often over a whole run; the last one always is.
-LOGGED_UPDATES = 1000
-# Streams that evaluations draw from start here: far from the seeds people train with.
-EVALUATION_STREAM = 1_000_003
-
-
-class Watch(Protocol):
-    """Someone who looks on while an agent trains."""
-
-    def update(self, timestep: int) -> None:
-        """The agent has finished an update."""
-
-    def evaluation(self, record: Mapping[str, Any]) -> None:
-        """The agent has been evaluated."""
 
 
 def plan_run(
@@ -90,11 +79,18 @@ def build_agent(spec: RunSpec) -> Any:
     return agent_by_key(spec.agent_key).build(spec.environment, spec.settings, spec.seed)
 
 
-def manifest(spec: RunSpec) -> dict[str, Any]:
-    """What is written down before a run starts."""
+def manifest(spec: RunSpec, agent: Any = None, checkpoint_every: int = 0) -> dict[str, Any]:
+    """What is written down before a run starts.
+
+    Args:
+        spec: the run.
+        agent: who trains, if its run has checkpoints.
+        checkpoint_every: steps between checkpoints; 0 for none.
+    """
     return {
         **asdict(spec),
         "resolved": agent_by_key(spec.agent_key).resolve(spec.settings),
+        "checkpoints": _checkpoints(agent, checkpoint_every),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": provenance.versions(),
         "hardware": provenance.hardware(),
@@ -102,17 +98,194 @@ def manifest(spec: RunSpec) -> dict[str, Any]:
     }
 
 
-def train(spec: RunSpec, agent: Any, directory: RunDirectory, watch: Watch) -> None:
-    """Train ``agent`` by ``spec`` and write what happens into ``directory``."""
-    recorder = _Recorder(spec, directory, watch)
-    if agent_by_key(spec.agent_key).finite:
-        agent.learn(spec.steps, callback=recorder.after_update)
-    else:
-        from .sb3_callback import AfterUpdate
+def _checkpoints(agent: Any, every: int) -> dict[str, Any] | None:
+    if not every or not is_resumable(agent):
+        return None
+    reason = agent.why_not_exact()
+    return {"every": every, "mode": "exact" if reason is None else "segment", "reason": reason}
 
-        agent.learn(spec.steps, callback=AfterUpdate(recorder.after_update))
-    recorder.finish(agent)
-    agent.save(directory.agent_path)
+
+def train(
+    spec: RunSpec,
+    agent: Any,
+    directory: RunDirectory,
+    watch: Watch,
+    tell: Callable[[str], None] = print,
+) -> None:
+    """Train ``agent`` by ``spec`` and write what happens into ``directory``.
+
+    Checkpoints are written as its manifest says. Whoever calls this holds the directory's lock.
+
+    Args:
+        spec: the run.
+        agent: untrained.
+        directory: of the run.
+        watch: who looks on.
+        tell: what is worth a line.
+
+    Raises:
+        Stopped: by SIGTERM or Ctrl-C, when all is saved.
+        NonFiniteError: something became NaN or infinite; the last checkpoint is good.
+    """
+    asked = directory.manifest.get("checkpoints")
+    if asked and asked["reason"] is not None:
+        tell(segment_line(asked["reason"]))
+    Run(spec, agent, directory, Recorder(spec, directory, watch)).go_on()
+
+
+def resume(directory: RunDirectory, watch: Watch, tell: Callable[[str], None] = print) -> "Run":
+    """Go on with an unfinished run from its last checkpoint; from the start if it has none.
+
+    What comes out is bit for bit what the run would have become, wall-clock times excepted.
+    Whoever calls this holds the directory's lock.
+
+    Args:
+        directory: of the run.
+        watch: who looks on.
+        tell: what is worth a line: where the run goes on, what was lost, what may differ.
+
+    Raises:
+        ValueError: if the run is finished, or its files don't fit together.
+        Stopped: by SIGTERM or Ctrl-C, when all is saved.
+        NonFiniteError: something became NaN or infinite; the last checkpoint is good.
+    """
+    run = restored(directory, watch, tell)
+    run.go_on()
+    return run
+
+
+def restored(directory: RunDirectory, watch: Watch, tell: Callable[[str], None] = print) -> "Run":
+    """An unfinished run as it was at its last checkpoint; see `resume`, which goes on with it."""
+    require(not directory.finished, f"{directory.path} is finished")
+    spec = spec_of(directory.manifest)
+    agent = build_agent(spec)
+    _tell_changes(directory.manifest, tell)
+    recorder = Recorder(spec, directory, watch)
+    for line in directory.torn_lines():
+        tell(line)
+    kind = checkpoint_kind(type(agent).__name__)
+    checkpoint = Checkpoints(directory.checkpoint_folder, kind).latest()
+    if checkpoint is None:
+        tell("it has no checkpoint: it starts again from the beginning")
+        directory.cut_logs({})
+    else:
+        with bundle.interpreting(checkpoint.path):
+            agent.resume_from(checkpoint.arrays, checkpoint.data["agent"])
+            recorder.restore(checkpoint.data["recorder"])
+        tell(f"going on from step {agent.num_timesteps:,} of {spec.steps:,}")
+    return Run(spec, agent, directory, recorder)
+
+
+@final
+@dataclass(frozen=True)
+class Run:
+    """A run in progress.
+
+    Attributes:
+        spec: what was asked for.
+        agent: who trains.
+        directory: where it is kept.
+        recorder: what writes it down.
+    """
+
+    spec: RunSpec
+    agent: Any
+    directory: RunDirectory
+    recorder: Recorder
+
+    def go_on(self) -> None:
+        """Train until the end, save the agent, and let the checkpoints go."""
+        agent, remaining = self.agent, self.spec.steps - int(self.agent.num_timesteps)
+        with _Boundary(self) as boundary:
+            if remaining <= 0:
+                pass  # it was killed between its last update and the end
+            elif agent_by_key(self.spec.agent_key).finite:
+                agent.learn(remaining, callback=boundary.after_update)
+            else:
+                from .sb3_callback import AfterUpdate
+
+                agent.learn(
+                    remaining,
+                    callback=AfterUpdate(boundary.after_update),
+                    reset_num_timesteps=agent.num_timesteps == 0,
+                )
+        self.recorder.finish(agent)
+        agent.save(self.directory.agent_path)
+        self.directory.forget_checkpoints()
+
+
+class Stopped(Exception):
+    """Training was asked to stop, and everything that was done is saved."""
+
+    def __init__(self, message: str, stop: StopSignals) -> None:
+        super().__init__(message)
+        self.stop = stop
+
+
+@final
+class _Boundary:
+    """What happens between two updates: records, checkpoints, and stopping when asked to."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._stop = StopSignals()
+        self._keeper: Keeper | None = None
+        asked = run.directory.manifest.get("checkpoints")
+        if asked:
+            kind = checkpoint_kind(type(run.agent).__name__)
+            checkpoints = Checkpoints(run.directory.checkpoint_folder, kind)
+            extra = lambda: {"recorder": run.recorder.state()}  # noqa: E731
+            self._keeper = Keeper(checkpoints, asked["every"], extra)
+            self._keeper.start(run.agent)
+
+    def __enter__(self) -> "_Boundary":
+        if self._keeper is not None:
+            self._stop.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.__exit__()
+
+    def after_update(self, agent: Any) -> bool:
+        """Called by the agent after every update; training goes on."""
+        self._run.recorder.after_update(agent)
+        if self._keeper is None or agent.num_timesteps >= self._run.spec.steps:
+            return True
+        self._keeper.after_update(agent)
+        if self._stop.asked is not None:
+            self._keeper.before_stop(agent)
+            raise Stopped(
+                f"stopped at step {agent.num_timesteps:,} of {self._run.spec.steps:,}; to go on: "
+                f"ottrpo resume {self._run.directory.path}",
+                self._stop,
+            )
+        return True
+
+
+def spec_of(manifest: Mapping[str, Any]) -> RunSpec:
+    """The run that a manifest describes.
+
+    Raises:
+        ValueError: if it describes none.
+    """
+    try:
+        # JSON knows no tuples
+        protocol: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in manifest["protocol"].items()
+        }
+        names = [field.name for field in fields(RunSpec) if field.name != "protocol"]
+        return RunSpec(**{name: manifest[name] for name in names}, protocol=Protocol(**protocol))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the manifest does not describe a run: {error!r}") from error
+
+
+def _tell_changes(manifest: Mapping[str, Any], tell: Callable[[str], None]) -> None:
+    """Say which versions are others than those the run began with: numbers may depend on them."""
+    before, now = manifest.get("versions") or {}, provenance.versions()
+    changed = [f"{name} {was} -> {now[name]}" for name, was in before.items() if was != now[name]]
+    if changed:
+        tell(f"other versions than when it began, so numbers may differ: {', '.join(changed)}")
 
 
 def load_agent(directory: RunDirectory) -> Any:
@@ -125,83 +298,7 @@ def load_agent(directory: RunDirectory) -> Any:
     return entry.load().load(directory.agent_path, env=directory.manifest["environment"])
 
 
-class _Recorder:
-    """Logs updates and evaluates at the protocol's marks, whichever update passes them."""
-
-    def __init__(self, spec: RunSpec, directory: RunDirectory, watch: Watch) -> None:
-        self._spec = spec
-        self._directory = directory
-        self._watch = watch
-        self._marks = spec.protocol.marks(spec.steps)
-        self._started = time.perf_counter()
-        self._evaluating = 0.0
-        self._updates = 0
-        self._violations = 0
-        self._next_log = 0.0
-        self._logged = 0
-
-    def after_update(self, agent: Any) -> bool:
-        """Called by the agent after every update; training goes on."""
-        self._updates += 1
-        self._violations += agent.last_update.get("ot/violation", 0.0) > 0
-        timestep = int(agent.num_timesteps)
-        passed = [mark for mark in self._marks if mark <= timestep]
-        if timestep >= self._next_log:
-            self._log(agent)
-        # an update that passes several marks is evaluated for each: scores keep their ten
-        # evaluations in the last tenth, however long the updates are
-        for mark in passed:
-            self._evaluate(agent, mark)
-        self._marks = self._marks[len(passed) :]
-        self._watch.update(timestep)
-        return True
-
-    def finish(self, agent: Any) -> None:
-        """Log the last update, and evaluate the trained agent if no update passed the end."""
-        if self._logged < self._updates:
-            self._log(agent)
-        if self._marks:
-            self._evaluate(agent, self._spec.steps)
-
-    def _log(self, agent: Any) -> None:
-        timestep = int(agent.num_timesteps)
-        self._next_log = timestep + self._spec.steps / LOGGED_UPDATES
-        self._logged = self._updates
-        self._directory.log_metrics(
-            {
-                "timestep": timestep,
-                "update": self._updates,
-                "violations": self._violations,
-                "train_seconds": self._train_seconds(),
-                **agent.last_update,
-            }
-        )
-
-    def _evaluate(self, agent: Any, mark: int) -> None:
-        began = time.perf_counter()
-        train_seconds = self._train_seconds()
-        for deterministic in self._spec.protocol.deterministic:
-            stream = [EVALUATION_STREAM, self._spec.seed, mark, int(deterministic)]
-            seed = int(np.random.SeedSequence(stream).generate_state(1)[0])
-            returns = agent.evaluate(
-                self._spec.protocol.episodes, deterministic=deterministic, seed=seed
-            )
-            record = {
-                "timestep": int(agent.num_timesteps),
-                "mark": mark,
-                "deterministic": deterministic,
-                "returns": [float(value) for value in returns],
-                "train_seconds": train_seconds,
-                "wall_seconds": time.perf_counter() - self._started,
-            }
-            self._directory.log_evaluation(record)
-            self._watch.evaluation(record)
-        self._evaluating += time.perf_counter() - began
-
-    def _train_seconds(self) -> float:
-        return time.perf_counter() - self._started - self._evaluating
-
-
+@cache  # making an environment is not for free, and some print while they are made
 def _is_finite(environment: str) -> bool:
     env = catalogue.make(environment)
     try:

@@ -2,12 +2,14 @@
 
 ``manifest.json`` is written once, before training. ``metrics.jsonl`` and ``evaluations.jsonl``
 only ever grow, one whole line at a time, so that a run that is killed loses at most the line it
-was writing. ``agent.*`` is the trained agent.
+was writing. ``checkpoints`` is there while the run lasts: from them an interrupted one goes on,
+after the logs have been cut back to what they were. ``agent.*`` is the trained agent.
 """
 
 import json
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +21,8 @@ MANIFEST = "manifest.json"
 METRICS = "metrics.jsonl"
 EVALUATIONS = "evaluations.jsonl"
 AGENT = "agent"
+LOGS = (METRICS, EVALUATIONS)
+CHECKPOINTS = "checkpoints"
 
 
 class RunDirectory:
@@ -76,6 +80,15 @@ class RunDirectory:
         """Whether the trained agent has been saved, which is the last thing a run does."""
         return any(self.path.glob(f"{AGENT}.*"))
 
+    @property
+    def checkpoint_folder(self) -> Path:
+        """Where checkpoints are kept while the run lasts."""
+        return self.path / CHECKPOINTS
+
+    def forget_checkpoints(self) -> None:
+        """Remove the checkpoints of a run that is finished."""
+        shutil.rmtree(self.checkpoint_folder, ignore_errors=True)
+
     def log_metrics(self, record: Mapping[str, Any]) -> None:
         """Append one update."""
         self._append(METRICS, record)
@@ -91,6 +104,49 @@ class RunDirectory:
     def evaluations(self) -> list[dict[str, Any]]:
         """All evaluations."""
         return self._read(EVALUATIONS)
+
+    def log_sizes(self) -> dict[str, int]:
+        """How long the logs are, in bytes."""
+        files = {name: self.path / name for name in LOGS}
+        return {name: file.stat().st_size if file.exists() else 0 for name, file in files.items()}
+
+    def sync_logs(self) -> None:
+        """Bring the logs onto the disk: a checkpoint must not outlive what it speaks of."""
+        for name in LOGS:
+            if (self.path / name).exists():
+                handle = os.open(self.path / name, os.O_RDWR)
+                try:
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
+
+    def torn_lines(self) -> list[str]:
+        """A sentence about each log whose last line was never finished."""
+        torn = []
+        for name in LOGS:
+            file = self.path / name
+            content = file.read_bytes() if file.exists() else b""
+            if content and not content.endswith(b"\n"):
+                torn.append(f"{name} ends in the middle of a line, which is dropped")
+        return torn
+
+    def cut_logs(self, sizes: Mapping[str, int]) -> None:
+        """Take out of the logs what was written after they had the given sizes; by default all.
+
+        Raises:
+            ValueError: if a log is shorter than that; nothing is changed then.
+        """
+        found = self.log_sizes()
+        wanted = {name: sizes.get(name, 0) for name in LOGS}
+        for name, size in wanted.items():
+            require(
+                found[name] >= size,
+                f"{self.path / name} has {found[name]:,} bytes, and had {size:,} when the "
+                "checkpoint was written: somebody has changed it",
+            )
+        for name, size in wanted.items():
+            if found[name] > size:
+                os.truncate(self.path / name, size)
 
     def _append(self, name: str, record: Mapping[str, Any]) -> None:
         line = json.dumps(_plain(record), allow_nan=False) + "\n"

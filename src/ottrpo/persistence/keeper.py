@@ -109,3 +109,11 @@ def last_checkpoint(path: Path, kind: str) -> Checkpoint:
 def checkpoint_kind(class_name: str) -> str:
     """What the files of an agent's checkpoints say that they hold."""
     return f"checkpoint of {class_name}"
+
+
+def segment_line(reason: str) -> str:
+    """What is said when the environments can't be captured exactly."""
+    return (
+        f"checkpoints: the environment can't be captured exactly ({reason}); it is seeded anew and "
+        "reset at every checkpoint instead"
+    )

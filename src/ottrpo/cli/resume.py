@@ -1,0 +1,49 @@
+"""``ottrpo resume``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from .options import mistakes
+from .train import ProgressWatch, plain, tell_scores, with_care
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resume:
+    """Go on with a run that was interrupted, from its last checkpoint.
+
+    Whatever interrupted it, the run ends bit for bit as it would have without: parameters, metrics
+    and evaluations, wall-clock times excepted.
+    """
+
+    run_directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """what `ottrpo train` wrote"""
+
+    def run(self) -> int:
+        """Look, restore, train on, tell."""
+        from rich.console import Console
+
+        from ottrpo.experiments import run as runner
+        from ottrpo.experiments.store import RunDirectory
+
+        console = Console(soft_wrap=True, highlight=False)
+        tell = plain(console)
+        with mistakes():
+            directory = RunDirectory.open(self.run_directory)
+            spec = runner.spec_of(directory.manifest)
+        name = f"{spec.agent} ({spec.config}) on {spec.environment}, seed {spec.seed}"
+        if directory.finished:
+            tell(f"{name}: finished, {spec.steps:,} steps; nothing to do in {directory.path}")
+            return 0
+        tell(f"{name}, {spec.steps:,} steps -> {directory.path}")
+
+        def work() -> None:
+            with ProgressWatch(spec.steps, console) as watch:
+                with mistakes():
+                    run = runner.restored(directory, watch, tell)
+                run.go_on()
+            tell_scores(spec, directory, run.agent, console)
+
+        return with_care(directory, console, work)
