@@ -111,7 +111,7 @@ def make_alternate(
         learning_rate: Array,
     ) -> tuple[Learner, Batch]:
         places = len(rows["flat"]) if by_sample else index.shape[1]
-        beta = zero_potentials(places, len(learner.moments.features.phase))
+        beta = zero_potentials(places, learner.moments.features)
         turn, terms = loop(Turn(learner, beta), rows, index, (weight, draws), table, learning_rate)
         return turn.learner, terms
 

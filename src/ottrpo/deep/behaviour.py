@@ -69,9 +69,9 @@ def draw_features(count: int, size: int, bandwidth: float, rng: np.random.Genera
     return Features(*(jnp.asarray(x.astype(np.float32)) for x in (frequency, phase)))
 
 
-def zero_potentials(rows: int, features: int) -> Potentials:
+def zero_potentials(rows: int, features: Features) -> Potentials:
     """Test functions that are zero everywhere."""
-    zero = np.zeros((rows, features), np.float32)
+    zero = np.zeros((rows, len(features.phase)), features.phase.dtype)
     return Potentials(zero, zero)
 
 
