@@ -4,10 +4,12 @@ from inspect import Parameter, Signature, signature
 from typing import Any
 
 import torch
+from gymnasium import spaces
 
 from ottrpo.deep.activations import activation_name
+from ottrpo.deep.networks import Architecture
 
-from .settings import at_least, fraction
+from .settings import at_least, fraction, layers_of
 from .spaces import as_schedule, schedule_to_data
 
 SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf")
@@ -75,6 +77,22 @@ def as_data(settings: dict[str, Any]) -> dict[str, Any]:
         activation = activation_name(data["policy_kwargs"]["activation_fn"])
         data["policy_kwargs"] = data["policy_kwargs"] | {"activation_fn": activation}
     return data
+
+
+def require_saved(settings: dict[str, Any]) -> None:
+    """Refuse from a file what `as_data` does not write: where to write is not its to say."""
+    if "tensorboard_log" in settings:
+        raise ValueError("a saved agent has no 'tensorboard_log'; give it to load(...)")
+
+
+def weights(policy_kwargs: dict[str, Any], observation_space: spaces.Space[Any]) -> int:
+    """At least how many weights the networks have: what it takes to build them."""
+    image = len(observation_space.shape or ()) == 3
+    encoded = image or isinstance(observation_space, spaces.Dict)  # what comes out is small
+    given = policy_kwargs.get("net_arch")
+    policy, value = layers_of((() if image else (64, 64)) if given is None else given)
+    inputs = 1 if encoded else int(spaces.flatdim(observation_space))
+    return Architecture(inputs=inputs, outputs=1, policy_layers=policy, value_layers=value).weights
 
 
 def _policy_keywords(given: dict[str, Any]) -> dict[str, Any]:

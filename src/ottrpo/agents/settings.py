@@ -51,7 +51,7 @@ def architecture_of(
             f"policy_kwargs has no {', '.join(map(repr, unknown))}; known: "
             f"{', '.join(sorted(known))}"
         )
-    policy_layers, value_layers = _layers(policy_kwargs.get("net_arch", (64, 64)))
+    policy_layers, value_layers = layers_of(policy_kwargs.get("net_arch", (64, 64)))
     log_std = None
     if isinstance(actions, BoxActions):
         outputs = actions.size
@@ -74,8 +74,13 @@ def architecture_of(
 
 def settings_of(agent: Any) -> dict[str, Any]:
     """The constructor's keywords as plain data, from which an equal agent can be built."""
-    names = [name for name in signature(type(agent).__init__).parameters if name not in NOT_SAVED]
+    names = saved_names(type(agent))
     return {name: _setting_to_data(name, _setting(agent, name)) for name in names}
+
+
+def saved_names(agent_class: type) -> list[str]:
+    """The keywords that a file may set: not those that say where to write or to compute."""
+    return [name for name in signature(agent_class).parameters if name not in NOT_SAVED]
 
 
 def functions_of(agent: Any) -> list[str]:
@@ -123,7 +128,8 @@ def positive(name: str, value: float) -> float:
     return float(value)
 
 
-def _layers(net_arch: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def layers_of(net_arch: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Hidden layers of the policy and of the value function."""
     if isinstance(net_arch, dict):
         unknown = sorted(set(net_arch) - {"pi", "vf"})
         if unknown:

@@ -334,11 +334,12 @@ class TabularAgent(Resumable, ABC):
         require(table.shape == shape, f"{name} must have shape {shape}, got {table.shape}")
 
     def _restore(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
-        self.set_parameters(arrays)
+        self.set_parameters({name: arrays[name] for name in ("policy", "q")})
         count_sa = non_negative("count", arrays["count"], ndim=2)
         self._require_shape("count", count_sa)
         self.estimates.count_sa[:] = count_sa
         if self._simulator.allowed_sa is not None and "allowed" in arrays:
+            self._require_shape("allowed", arrays["allowed"])
             self._simulator.allowed_sa[:] = arrays["allowed"]
         self.num_timesteps = int(data["num_timesteps"])
         self.num_episodes = int(data["num_episodes"])
