@@ -25,13 +25,14 @@ from ottrpo.deep.gae import generalised_advantage
 from ottrpo.deep.networks import Networks
 from ottrpo.deep.normaliser import ObservationNormaliser, RewardNormaliser, RunningMoments
 from ottrpo.deep.observations import Encoded, observation_layout
-from ottrpo.deep.rollout import NonFiniteError, Rollout, collect
-from ottrpo.deep.update import Learner, all_finite, start
+from ottrpo.deep.rollout import Rollout, collect
+from ottrpo.deep.update import Learner, start
 from ottrpo.persistence import bundle
 
 from . import state
 from .environments import Watcher, fresh_env, made, name_of, source_of
 from .experience import Experience, merged
+from .guards import require_finite_estimates, require_finite_update
 from .predictor import Predictor, as_batch, channels_first, rows_of, with_axis
 from .resuming import Resumable
 from .settings import (
@@ -42,6 +43,7 @@ from .settings import (
     at_least,
     fraction,
     not_negative,
+    saved_names,
     settings_of,
 )
 from .spaces import actions_of, as_schedule, space_from_data, space_to_data
@@ -256,7 +258,7 @@ class DeepAgent(Resumable, BaseAlgorithm):
         try:
             with runtime.on(self.jax_device):
                 update = self.train(rollout)
-            self._refuse_non_finite()
+            require_finite_update(self._name, self.learners(), update, self.num_timesteps)
         except Exception:  # whatever happened: no half-trained agent is left behind
             self.set_learners(learners)
             self.observation_normaliser, self.reward_normaliser = normalisers
@@ -267,15 +269,6 @@ class DeepAgent(Resumable, BaseAlgorithm):
         for key, value in self.last_update.items():
             self.logger.record(key, value)
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-
-    def _refuse_non_finite(self) -> None:
-        for name, learner in self.learners().items():
-            if not all_finite(learner):
-                raise NonFiniteError(
-                    f"the update of {name!r} at step {self.num_timesteps} gave parameters that are "
-                    "not finite; the agent is as it was before it. Rewards of a huge magnitude or "
-                    "a learning rate that is too large can do this"
-                )
 
     def collect_rollout(self, callback: BaseCallback | None) -> Rollout | None:
         """Act for ``n_steps`` steps in every environment; ``None`` if a callback said stop."""
@@ -320,6 +313,10 @@ class DeepAgent(Resumable, BaseAlgorithm):
             raise ValueError("this agent has no environment; give it one: agent.set_env(env)")
         return self.env
 
+    def _name(self) -> str:
+        return name_of(self._environment())
+
+    @np.errstate(over="ignore", invalid="ignore")  # told in our own words
     def experience(self, rollout: Rollout) -> Experience:
         """Step 3: fold the rollout into the normalisers, and estimate its advantages."""
         steps, rows = rollout.reward.shape
@@ -343,6 +340,15 @@ class DeepAgent(Resumable, BaseAlgorithm):
             rollout.done,
             self.discount,
             self.trace_decay,
+        )
+        require_finite_estimates(
+            self._name,
+            {"value": value[:-1], "advantage": advantage},
+            {
+                "observations": self.observation_normaliser.moments,
+                "rewards": self.reward_normaliser.moments,
+            },
+            self.num_timesteps,
         )
         return Experience(
             flat=flat[:used],
@@ -533,9 +539,10 @@ class DeepAgent(Resumable, BaseAlgorithm):
     ) -> Self:
         with bundle.interpreting(path):
             saved = dict(data["settings"])
-        unknown = sorted(set(settings) - set(saved))
+        unknown = sorted(set(saved) - set(saved_names(cls))) or sorted(set(settings) - set(saved))
         if unknown:
-            raise ValueError(f"{unknown[0]!r} is not a setting; known: {', '.join(saved)}")
+            known = ", ".join(saved_names(cls))
+            raise ValueError(f"{unknown[0]!r} is not a setting; known: {known}")
         keywords = saved | dict(settings)
         with bundle.interpreting(path):
             agent = cls(data["policy"], None, device=device, _init_setup_model=False, **keywords)

@@ -198,6 +198,7 @@ def collect(
     return rollout
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a sum may overflow where its terms do not
 def check_finite(source: Source, rollout: Rollout, until: int) -> None:
     """Raise unless everything that was seen in the first ``until`` steps is finite."""
     named = (("observation", rollout.flat[: until + 1]), ("reward", rollout.reward[:until]))

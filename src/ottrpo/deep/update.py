@@ -37,13 +37,14 @@ def start(networks: Any, max_grad_norm: float) -> Learner:
 
 
 @eqx.filter_jit
-def _all_finite(arrays: Any) -> Array:
-    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(arrays)]).all()
+def _all_finite(arrays: list[Array]) -> Array:
+    return jnp.stack([jnp.isfinite(array).all() for array in arrays]).all()
 
 
-def all_finite(learner: Learner) -> bool:
-    """Whether every parameter and every moment is a finite number."""
-    return bool(_all_finite(eqx.filter(learner, eqx.is_array)))
+def all_finite(tree: Any) -> bool:
+    """Whether every array of a learner, or of a part of it, holds finite numbers only."""
+    arrays = jax.tree.leaves(eqx.filter(tree, eqx.is_array))
+    return not arrays or bool(_all_finite(arrays))
 
 
 def minibatches(

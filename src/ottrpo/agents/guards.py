@@ -1,0 +1,70 @@
+"""Numbers that are none: found where they arise, named, and kept out of the parameters."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ottrpo.core.checks import NonFiniteError
+from ottrpo.deep.normaliser import RunningMoments
+from ottrpo.deep.update import Learner, all_finite
+
+Array = Any
+Name = Callable[[], str]  # asked for only if there is something to tell
+ADVICE = (
+    "the agent is as it was before this update. Rewards or observations of a huge magnitude, or a "
+    "learning rate that is too large, can do this"
+)
+
+
+def require_finite_estimates(
+    name: Name, quantities: Mapping[str, Array], statistics: Mapping[str, RunningMoments], end: int
+) -> None:
+    """Raise unless what was estimated from the rollout that ended at step ``end`` is finite.
+
+    Args:
+        name: of the environment.
+        quantities: arrays [steps, environments].
+        statistics: running moments that took the rollout in.
+        end: the agent's step.
+
+    Raises:
+        NonFiniteError: it names the environment, its index, the step and the quantity.
+    """
+    for quantity, moments in statistics.items():
+        if not (np.isfinite(moments.mean).all() and np.isfinite(moments.variance).all()):
+            raise NonFiniteError(
+                f"{name()}: the running variance of the {quantity} overflows at step {end}; "
+                f"{ADVICE}"
+            )
+    for quantity, array_tn in quantities.items():
+        if np.isfinite(array_tn).all():
+            continue
+        t, index = (int(i) for i in np.argwhere(~np.isfinite(array_tn))[-1])  # sums run backwards
+        step = end - (len(array_tn) - t) * array_tn.shape[1] + index
+        raise NonFiniteError(
+            f"{name()}: the {quantity} of environment {index} at step {step} is "
+            f"{array_tn[t, index]}; {ADVICE}"
+        )
+
+
+def require_finite_update(
+    name: Name, learners: Mapping[str, Learner], logged: Mapping[str, float], step: int
+) -> None:
+    """Raise unless losses, gradients and parameters of the update at ``step`` are finite.
+
+    Raises:
+        NonFiniteError: it names the environment, the step and the quantity.
+    """
+    for part, learner in learners.items():
+        if not all_finite(learner):
+            # the moments are averages of gradients, so they tell of the first bad one
+            quantity = "parameter" if all_finite(learner.moments) else "gradient"
+            raise NonFiniteError(
+                f"{name()}: a {quantity} of {part!r} is not finite at step {step}; {ADVICE}"
+            )
+    for key, value in logged.items():
+        if not np.isfinite(value):
+            raise NonFiniteError(
+                f"{name()}: {key} is {value}, not finite, at step {step}; {ADVICE}"
+            )

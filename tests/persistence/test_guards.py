@@ -1,0 +1,159 @@
+"""Whatever becomes NaN or infinite is named, and reaches neither parameters nor checkpoints."""
+
+import equinox as eqx
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+from stable_baselines3.common.callbacks import ConvertCallback
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from ottrpo import OTTRPO, TabularOTTRPO
+from ottrpo.agents.checkpointing import CheckpointEvery
+from ottrpo.core.checks import NonFiniteError
+from ottrpo.deep.update import Learner
+
+QUICK = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "seed": 0}
+
+
+class Spoilt(gym.Env):
+    """Gives ``value`` in place of a quantity at a certain step."""
+
+    action_space = spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, quantity="", at=-1, value=np.nan, *, dictionary=False):
+        box = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+        self.observation_space = spaces.Dict({"a": box, "b": box}) if dictionary else box
+        self._quantity, self._at, self._value = quantity, at, value
+        self._dictionary, self._steps = dictionary, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._seen(0.5), {}
+
+    def step(self, action):
+        self._steps += 1
+        now = self._at > 0 and self._steps >= self._at
+        seen = self._value if now and self._quantity == "observation" else 0.1
+        reward = self._value if now and self._quantity == "reward" else float(action[0])
+        return self._seen(seen), reward, False, self._steps % 10 == 0, {}
+
+    def _seen(self, value):
+        seen = np.array([0.0, value])
+        return {"a": seen, "b": seen} if self._dictionary else seen
+
+
+def parameters(agent):
+    return {key: np.array(value) for key, value in agent.get_parameters().items()}
+
+
+def assert_unspoilt(agent, before):
+    for key, value in parameters(agent).items():
+        np.testing.assert_array_equal(value, before[key])
+
+
+def learnt_until(agent, complaint, *callbacks):
+    """Learn until something is refused; the parameters are those after the last good update."""
+    kept = []
+
+    def note(seen, _):
+        kept.append(parameters(agent))
+        return True
+
+    with pytest.raises(NonFiniteError, match=complaint):
+        agent.learn(400, callback=[ConvertCallback(note), *callbacks])
+    assert_unspoilt(agent, kept[-1])
+
+
+@pytest.mark.parametrize(("quantity", "at"), [("observation", 13), ("reward", 12)])
+def test_what_the_environment_returns(quantity, at):
+    """Step 77 is the 13th of the third rollout; observation 0 is the one before the first."""
+    agent = OTTRPO("MultiInputPolicy", Spoilt(quantity, 77, dictionary=True), **QUICK)
+    learnt_until(agent, f"environment 0 returned a {quantity} of nan at step {at} of the rollout")
+
+
+def test_one_of_several_environments():
+    envs = DummyVecEnv([lambda i=i: Spoilt("reward", 70 if i == 2 else -1) for i in range(3)])
+    learnt_until(OTTRPO("MlpPolicy", envs, **QUICK), "environment 2 returned a reward of nan")
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_advantages_that_overflow(normalize):
+    env = Spoilt("reward", 40, 1e308)
+    agent = OTTRPO("MlpPolicy", env, normalize_reward=normalize, **QUICK)
+    agent.reward_normaliser.clip = np.inf
+    quantity = "running variance of the rewards" if normalize else "advantage"
+    learnt_until(agent, f"the environment.*{quantity}.*(step 64|environment 0)")
+
+
+@pytest.mark.parametrize(
+    ("part", "complaint"), [("networks", "a parameter of 'agent'"), ("moments", "a gradient of")]
+)
+def test_parameters_and_gradients(part, complaint, monkeypatch):
+    agent = OTTRPO("MlpPolicy", Spoilt(), **QUICK)
+    plain = agent._descend
+
+    def spoilt(learner, *rest):
+        learner, terms = plain(learner, *rest)
+        if agent._n_updates < 2:
+            return learner, terms
+        bad = jax.tree.map(
+            lambda leaf: leaf * jnp.nan if eqx.is_inexact_array(leaf) else leaf,
+            getattr(learner, part),
+        )
+        return Learner(**(learner._asdict() | {part: bad})), terms
+
+    monkeypatch.setattr(agent, "_descend", spoilt)
+    monkeypatch.setattr(agent, "_spent", lambda *_: 0.0)  # else the region is what complains
+    learnt_until(agent, f"the environment: {complaint}.*at step 96")
+
+
+def test_losses(monkeypatch):
+    agent = OTTRPO("MlpPolicy", Spoilt(), **QUICK)
+    plain = agent._descend
+
+    def spoilt(*arguments):
+        learner, terms = plain(*arguments)
+        return learner, terms | {"value_loss": jnp.array(jnp.inf)}
+
+    monkeypatch.setattr(agent, "_descend", spoilt)
+    learnt_until(agent, "train/value_loss is inf, not finite, at step 32")
+
+
+def test_the_last_checkpoint_stays_good_and_resumes(tmp_path):
+    agent = OTTRPO("MlpPolicy", Spoilt("reward", 100), **QUICK)
+    learnt_until(agent, "reward of nan", CheckpointEvery(32, tmp_path))
+    resumed = OTTRPO.resume(tmp_path, env=Spoilt())
+    assert resumed.num_timesteps == 96
+    resumed.learn(resumed.remaining_timesteps, reset_num_timesteps=False)
+    assert all(np.isfinite(value).all() for value in parameters(resumed).values())
+
+
+class SpoiltLake(gym.Wrapper):
+    def __init__(self, at, value):
+        super().__init__(gym.make("FrozenLake-v1"))
+        self._steps, self._at, self._value = 0, at, value
+
+    def __deepcopy__(self, memo):
+        return SpoiltLake(self._at, self._value)
+
+    def step(self, action):
+        self._steps += 1
+        seen, reward, *rest = self.env.step(action)
+        return seen, self._value if self._steps >= self._at else reward, *rest
+
+
+@pytest.mark.parametrize(
+    ("value", "quantity"), [(np.nan, "reward of nan at step 50"), (1.7e308, r"value Q\(s, a\)")]
+)
+def test_tables(value, quantity):
+    agent = TabularOTTRPO(
+        SpoiltLake(51, value), radius=0.1, learning_rate=1.0, sweeps=3, steps_per_update=20, seed=0
+    )
+    kept = []
+    with pytest.raises(NonFiniteError, match=f"FrozenLake-v1: environment 0 led to a {quantity}"):
+        agent.learn(10_000, callback=lambda agent: kept.append(agent.get_parameters()))
+    for key, table in agent.get_parameters().items():
+        np.testing.assert_array_equal(table, kept[-1][key])
