@@ -4,6 +4,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from glob import escape
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,8 +71,16 @@ class Exhibit:
     claims: tuple[Claim, ...] = ()
 
     def select(self, cells: Iterable[CellResult]) -> list[CellResult]:
-        """Our cells that stand beside it."""
-        chosen = select(cells, self.cells)
+        """Our cells beside it: those asked for, and those of studies that name its label."""
+        held = list(cells)
+        asked = [criteria["study"] for criteria in self.cells]
+        unasked = dict.fromkeys(
+            cell.study
+            for cell in held
+            if {self.label, *self.also} & set(cell.answers)
+            and not any(fnmatchcase(cell.study, pattern) for pattern in asked)
+        )
+        chosen = select(held, [*self.cells, *({"study": escape(name)} for name in unasked)])
         return [c for c in chosen if self.everywhere or catalogue.paper_id(c.environment)]
 
     def missing_studies(self, known: Iterable[str]) -> list[str]:

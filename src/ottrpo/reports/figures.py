@@ -17,6 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
+from matplotlib.transforms import ScaledTranslation
 
 from ottrpo.core.checks import Floats
 from ottrpo.envs import catalogue
@@ -26,6 +27,8 @@ from .results import CellResult
 from .statistics import Profile
 
 COLUMNS = 3
+INSIDE = 4  # curves whose legend finds room among them
+LEGEND_COLUMNS = 3
 POINTS = 60  # of a curve in a page: more than a panel of this size can show
 # the palette of the pictures, and what stands for each colour in SVG
 PALETTE = (
@@ -77,18 +80,18 @@ class Panel:
 
 
 def families(cells: Sequence[CellResult]) -> list[Panel]:
-    """A panel per environment, agent and configuration that has finished runs.
+    """A panel per study, environment, agent and configuration that has finished runs.
 
     The cells of a family differ in what their labels say, such as the radius or the cost.
     """
-    groups: dict[tuple[str, str, str], list[tuple[str, CellResult]]] = {}
+    groups: dict[tuple[str, str, str, str], list[tuple[str, CellResult]]] = {}
     for cell in cells:
         if cell.curves:
             label = cell.title.removeprefix(cell.config).strip() or cell.config
-            key = (cell.environment, cell.agent, cell.config)
+            key = (cell.study, cell.environment, cell.agent, cell.config)
             groups.setdefault(key, []).append((label, cell))
     return [
-        Panel(title=" · ".join(key), cells=tuple(members), best=catalogue.optimum(key[0]))
+        Panel(title=" · ".join(key[1:]), cells=tuple(members), best=catalogue.optimum(key[1]))
         for key, members in groups.items()
     ]
 
@@ -106,7 +109,7 @@ def save_panels(panels: Sequence[Panel], path: Path) -> None:
 def panel_svg(panel: Panel) -> str:
     """One panel as an ``<svg>`` element."""
     with mpl.rc_context(_SVG):
-        figure, axes = _svg_figure()
+        figure, axes = _svg_figure(len(panel.cells))
         _draw(axes, panel, points=POINTS)
         return _svg(figure, panel.title)
 
@@ -114,7 +117,7 @@ def panel_svg(panel: Panel) -> str:
 def profiles_svg(title: str, profiles: Sequence[tuple[str, Profile]], xlabel: str) -> str:
     """Performance profiles, one curve each."""
     with mpl.rc_context(_SVG):
-        figure, axes = _svg_figure()
+        figure, axes = _svg_figure(len(profiles))
         for i, (label, profile) in enumerate(profiles):
             colour, style = _style(i)
             axes.plot(
@@ -164,7 +167,20 @@ def _draw(axes: Any, panel: Panel, points: int | None = None) -> None:
 
 
 def _legend(axes: Any) -> None:
-    axes.legend(frameon=False, fontsize=7)
+    """Inside where there is room, below the panel where there are many curves."""
+    handles, _ = axes.get_legend_handles_labels()
+    if len(handles) <= INSIDE + 1:  # the paper's line is one of them
+        axes.legend(frameon=False, fontsize=7)
+        return
+    below = axes.transAxes + ScaledTranslation(0, -32 / 72, axes.figure.dpi_scale_trans)
+    axes.legend(
+        frameon=False,
+        fontsize=7,
+        ncols=LEGEND_COLUMNS,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.0),
+        bbox_transform=below,
+    )
 
 
 def _style(i: int) -> tuple[str, str]:
@@ -184,12 +200,14 @@ def _thinned(mark_t: Any, return_nt: Floats, points: int | None) -> tuple[Any, F
     return mark_t[kept], return_nt[:, kept]
 
 
-def _svg_figure() -> tuple[Figure, Any]:
-    figure = Figure(figsize=(4.4, 3.1))
+def _svg_figure(curves: int) -> tuple[Figure, Any]:
+    extra = 0.17 * (-(-(curves + 1) // LEGEND_COLUMNS)) if curves > INSIDE else 0.0
+    height = 3.1 + extra
+    figure = Figure(figsize=(4.4, height))
     figure.patch.set_alpha(0.0)
     FigureCanvasSVG(figure)
     # a fixed place: working one out draws everything twice
-    axes = figure.add_axes((0.15, 0.145, 0.83, 0.765))
+    axes = figure.add_axes((0.15, (0.45 + extra) / height, 0.83, 2.37 / height))
     axes.patch.set_alpha(0.0)
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
@@ -201,7 +219,12 @@ def _svg(figure: Figure, title: str) -> str:
     text = file.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.S)
-    text = re.sub(r"-?\d+\.\d{2,}", lambda found: f"{float(found[0]):.1f}", text)
+    text = re.sub(r' (?:d|x|y|transform)="[^"]+"', _rounded, text)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, variable)
     return re.sub(r"\n\s*", "\n", text)
+
+
+def _rounded(attribute: re.Match[str]) -> str:
+    """Coordinates to a tenth of a point."""
+    return re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", attribute[0])

@@ -68,6 +68,7 @@ class CellResult:
         label: tells cells of one configuration apart.
         steps: of training; None before a run has finished.
         planned: seeds that the study asks for; None if the manifest does not say.
+        answers: labels of the paper's tables and figures that the study says it is about.
         resolved: all settings, as the agent took them.
         curves: by way to act; True takes the policy's mode.
         runs: the finished ones.
@@ -81,6 +82,7 @@ class CellResult:
     label: str
     steps: int | None
     planned: int | None = None
+    answers: tuple[str, ...] = ()
     resolved: Mapping[str, Any] = field(default_factory=dict)
     curves: Mapping[bool, Curves] = field(default_factory=dict)
     runs: tuple[Run, ...] = ()
@@ -129,15 +131,14 @@ def read_study(folder: Path) -> StudyResult:
     """
     manifest = _read_manifest(folder / MANIFEST)
     _check_sums(folder, manifest)
-    name = str(manifest.get("study", folder.name))
     runs = _read_runs(folder / RUNS)
     cells = tuple(
-        _read_cell(folder, cell_name, table, runs.get(cell_name, ()), name)
+        _read_cell(folder, cell_name, table, runs.get(cell_name, ()), manifest)
         for cell_name, table in manifest["cells"].items()
     )
     made_with = {key: manifest.get(key) for key in ("versions", "hardware", "commit", "collected")}
     return StudyResult(
-        name=name,
+        name=str(manifest.get("study", folder.name)),
         description=str(manifest.get("description", "")),
         folder=folder,
         cells=cells,
@@ -157,9 +158,10 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, list[str]
     require(not missing, f"{path} lacks the columns {', '.join(missing)}; {_remedy(path)}")
     places = [head.index(name) for name in names]
     for row in reader:
-        if len(row) != len(head) or not all(row):
+        values = [row[place] for place in places] if len(row) == len(head) else [""]
+        if not all(values):
             raise ValueError(f"{path}, line {reader.line_num} is torn; {_remedy(path)}")
-        yield reader.line_num, [row[place] for place in places]
+        yield reader.line_num, values
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
@@ -192,7 +194,11 @@ def _check_sums(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _read_cell(
-    folder: Path, name: str, table: Mapping[str, Any], runs: Sequence[Run], study: str
+    folder: Path,
+    name: str,
+    table: Mapping[str, Any],
+    runs: Sequence[Run],
+    manifest: Mapping[str, Any],
 ) -> CellResult:
     path = folder / f"{name}.csv"
     curves = _read_curves(path) if path.is_file() else {}
@@ -204,7 +210,7 @@ def _read_cell(
         f"{_remedy(path)}",
     )
     return CellResult(
-        study=study,
+        study=str(manifest.get("study", folder.name)),
         name=name,
         environment=str(table["environment"]),
         agent=str(table["agent"]),
@@ -212,6 +218,7 @@ def _read_cell(
         label=str(table["label"] or ""),
         steps=table["trained_steps"],
         planned=table.get("planned_seeds"),
+        answers=tuple(map(str, manifest.get("paper") or ())),
         resolved=table.get("resolved") or {},
         curves=curves,
         runs=tuple(runs),
@@ -231,10 +238,11 @@ def _read_curves(path: Path) -> dict[bool, Curves]:
             curve[int(mark)] = mean
         except (ValueError, ZeroDivisionError) as error:
             raise ValueError(f"{path}, line {line}: {error}; {_remedy(path)}") from error
-    return {way: _as_arrays(found[way]) for way in sorted(found, reverse=True)}
+    return {way: curves_from(found[way]) for way in sorted(found, reverse=True)}
 
 
-def _as_arrays(by_seed: Mapping[int, Mapping[int, float]]) -> Curves:
+def curves_from(by_seed: Mapping[int, Mapping[int, float]]) -> Curves:
+    """Seed -> mark -> mean return, as arrays."""
     marks = sorted(set().union(*by_seed.values()))
     returns = [[curve.get(mark, math.nan) for mark in marks] for curve in by_seed.values()]
     return Curves(

@@ -39,7 +39,8 @@ def score_table(
         rows += _score_rows(cell, scores, value, full.get(cell.environment))
     rows += [_missing_row(row) for i, row in enumerate(theirs) if i not in used]
     rows.sort(key=lambda row: places.index(row[0].text))
-    return Table(columns(f"{_WHO} | paper | ours, {_OURS} | difference (95 %) | verdict"), rows)
+    names = f"{_WHO} | paper | ours | difference (95 %) | verdict | ± seeds | ± time | IQM (95 %)"
+    return Table(columns(names), rows)
 
 
 def headline_table(cells: Sequence[CellResult], scores: Scores, full: Mapping[str, int]) -> Table:
@@ -223,8 +224,8 @@ def _score_rows(
     for score in scores[cell.study, cell.name]:
         by_seed = list(score.by_seed.values())
         verdict = judge(by_seed, value, steps=score.steps, full_steps=full)
-        steps, *numbers = _ours(score)
-        told = [steps, printed(value), *numbers, difference(verdict), word(verdict)]
+        steps, mean, *rest = _ours(score)
+        told = [steps, printed(value), mean, difference(verdict), word(verdict), *rest]
         rows.append([*_who(cell, score), *told])
     if not rows:
         rows.append([*_who(cell, None), *_nothing(value)])
@@ -242,8 +243,8 @@ def _missing_row(row: Mapping[str, str]) -> list[Entry]:
 
 def _nothing(value: Published | None) -> list[Entry]:
     """The line of a cell without runs, from its steps on."""
-    steps, *numbers = _NO_NUMBERS
-    return [steps, printed(value), *numbers, DASH, word(judge([], value))]
+    steps, mean, *rest = _NO_NUMBERS
+    return [steps, printed(value), mean, DASH, word(judge([], value)), *rest]
 
 
 def _who(cell: CellResult, score: CellScore | None) -> list[Entry]:
@@ -324,7 +325,7 @@ def _count(steps: int) -> str:
 
 
 def _value(value: Any) -> str:
-    return "–" if value is None else str(value)
+    return "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _name(cell: CellResult, other: CellResult) -> str:

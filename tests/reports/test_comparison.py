@@ -1,0 +1,185 @@
+"""Two sides compared by hand, and every way to name one."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ottrpo.cli import main
+from ottrpo.experiments.store import RunDirectory
+from ottrpo.reports.comparison import compare, plot
+from ottrpo.reports.sides import find_side
+
+from .synthetic import cell, write_study
+
+
+@pytest.fixture
+def results(tmp_path):
+    root = tmp_path / "results"
+    cells = [
+        cell(resolved={"radius": 0.1, "policy_kwargs": {"depth": 2}}),
+        cell(config="tuned", resolved={"radius": 0.2, "policy_kwargs": {"depth": 3}}),
+        cell("Swimmer-v5"),
+        cell("HalfCheetah-v5", trained_steps=None),
+    ]
+    write_study(root / "control", cells, score=[1000.0, 2000.0, 300.0, 0.0])
+    baselines = [cell(agent="trpo"), cell("Swimmer-v5", agent="trpo"), cell("Ant-v5", agent="trpo")]
+    write_study(root / "baselines", baselines, score=[500.0, 310.0, 0.0], seeds=5)
+    return root
+
+
+def make_run(path, seed, level, *, environment="Hopper-v5", last=1000, **settings):
+    run = RunDirectory.create(
+        path,
+        {
+            "environment": environment,
+            "agent": "ottrpo",
+            "config": "default",
+            "seed": seed,
+            "steps": 1000,
+            "resolved": {"radius": 0.1, **settings},
+        },
+    )
+    for mark in range(100, last + 1, 50):
+        returns = [level - 1, level + 1]
+        run.log_evaluation({"mark": mark, "deterministic": False, "returns": returns})
+    return path
+
+
+def told_by(capsys, *arguments):
+    code = main(["compare", *map(str, arguments)])
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def test_cells_by_name_and_by_configuration(results, capsys):
+    sides = ("control:tuned", "control:Hopper-v5__ottrpo__default")
+    code, out, _ = told_by(capsys, *sides, "--results", results, "--json")
+    assert code == 0
+    data = json.loads(out)
+    assert (data["actions"], data["probability"]) == ("deterministic", 1.0)
+    hopper = data["environments"]["Hopper-v5"]
+    assert hopper["a"]["seeds"] == hopper["b"]["seeds"] == 10
+    assert hopper["difference"] == pytest.approx(1000, abs=60)
+    low, high = hopper["difference_interval"]
+    assert low < hopper["difference"] < high
+    assert hopper["probability_interval"] == [1.0, 1.0]
+    assert hopper["settings"] == {
+        "config": ["tuned", "default"],
+        "radius": [0.2, 0.1],
+        "policy_kwargs.depth": [3, 2],
+    }
+
+
+def test_agents_over_all_environments_that_both_have(results, capsys):
+    code, out, _ = told_by(capsys, "ottrpo", "trpo", "--results", results)
+    assert code == 0
+    assert "over all environments, P(a > b) = " in out
+    assert "on one side only: Ant-v5" in out
+    comparison = compare(find_side("ottrpo", results), find_side("trpo", results))
+    assert [duel.environment for duel in comparison.duels] == ["Hopper-v5", "Swimmer-v5"]
+    hopper, swimmer = comparison.duels
+    assert (hopper.a.size, hopper.b.size) == (10, 5)
+    assert comparison.probability == pytest.approx((hopper.probability + swimmer.probability) / 2)
+
+
+def test_of_two_studies_with_the_same_cell_the_one_with_more_seeds_counts(results):
+    write_study(results / "again", [cell()], score=7.0, seeds=3)
+    assert find_side("ottrpo", results).measured["Hopper-v5"].scores(deterministic=True).size == 10
+
+
+def test_directories_of_runs(tmp_path, capsys):
+    for seed, level in enumerate((10.0, 12.0, 14.0)):
+        make_run(tmp_path / "a" / f"seed{seed}", seed, level)
+        make_run(tmp_path / "b" / "cell" / f"seed{seed}", seed, level - 5, radius=0.2)
+    code, out, _ = told_by(capsys, tmp_path / "a", tmp_path / "b", "--json")
+    assert code == 0
+    hopper = json.loads(out)["environments"]["Hopper-v5"]
+    assert (hopper["difference"], hopper["a"]["mean"], hopper["a"]["std_seeds"]) == (5, 12, 2)
+    # Welch with equal variances of 4, three seeds each: 5 ± t(4) 2 √(2/3)
+    assert hopper["difference_interval"] == pytest.approx([0.4662, 9.5338], abs=1e-3)
+    # 9 pairs: 10, 12, 14 against 5, 7, 9
+    assert hopper["probability"] == 1.0
+    assert hopper["settings"] == {"radius": [0.1, 0.2]}
+
+
+def test_two_single_runs_have_no_interval(tmp_path, capsys):
+    a, b = make_run(tmp_path / "a", 0, 10.0), make_run(tmp_path / "b", 1, 12.0)
+    code, out, _ = told_by(capsys, a, b)
+    assert code == 0
+    assert "a side with one run has no interval" in out
+    assert "-2.00" in out
+    assert "the same settings" in out
+    data = json.loads(told_by(capsys, a, b, "--json")[1])
+    assert data["environments"]["Hopper-v5"]["difference_interval"] is None
+    assert data["probability"] == 0.0
+
+
+def test_the_plot_shows_both_curves(tmp_path):
+    a = find_side(str(make_run(tmp_path / "a", 0, 10.0)), tmp_path).measured["Hopper-v5"]
+    b = find_side(str(make_run(tmp_path / "b", 0, 20.0)), tmp_path).measured["Hopper-v5"]
+    lines = plot(a, b, deterministic=False)
+    assert lines[0].startswith("20 |")
+    assert set(lines[0][4:]) == {" ", "b"}
+    assert lines[11].startswith("10 |")
+    assert set(lines[11][4:]) == {" ", "a"}
+    assert "*" in "".join(plot(a, a, deterministic=False))
+    assert lines[-1].endswith("1,000 steps")
+    assert len({len(line) for line in lines}) == 1
+
+
+MISTAKES = {
+    "nothing": ("nothing", "ottrpo", "'nothing' is no directory, no STUDY:CELL and no agent"),
+    "a study misspelt": ("contrl:tuned", "ottrpo", "did you mean 'control'?"),
+    "a cell misspelt": ("control:Hopper-v5__ottrpo__tund", "ottrpo", "did you mean 'Hopper-v5"),
+    "no such configuration": ("trpo/tuned", "ottrpo", "write trpo/CONFIGURATION, known: default"),
+    "a cell without runs": ("control:HalfCheetah-v5__ottrpo__default", "ottrpo", "no finished run"),
+    "nothing in common": (
+        "control:tuned",
+        "control:Swimmer-v5__ottrpo__default",
+        "no environment in common: Hopper-v5 against Swimmer-v5",
+    ),
+    "an empty directory": ("{tmp}/empty", "ottrpo", "holds no run"),
+    "a study's folder": ("{tmp}/results/control", "ottrpo", "results are named STUDY:CELL"),
+    "an unfinished run": ("{tmp}/short", "{tmp}/short", "a run has to finish first"),
+    "two configurations": ("{tmp}/mixed", "ottrpo", "holds runs of 2 configurations on Hopper-v5"),
+    "a seed twice": ("{tmp}/twice", "ottrpo", "two runs of seed 0 on Hopper-v5"),
+    "another way to act": ("{tmp}/short", "{tmp}/mode", "evaluated in different ways"),
+    "a file": ("{tmp}/file.zip", "ottrpo", "is no directory"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_get_one_line(results, tmp_path, capsys, mistake):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file.zip").write_bytes(b"")
+    make_run(tmp_path / "short", 0, 1.0, last=500)
+    make_run(tmp_path / "mixed" / "1", 0, 1.0)
+    make_run(tmp_path / "mixed" / "2", 1, 1.0, radius=0.3)
+    make_run(tmp_path / "twice" / "1", 0, 1.0)
+    make_run(tmp_path / "twice" / "2", 0, 1.0)
+    mode = make_run(tmp_path / "mode", 0, 1.0)
+    log = mode / "evaluations.jsonl"
+    log.write_text(log.read_text().replace("false", "true"))
+    a, b, message = MISTAKES[mistake]
+    sides = (a.format(tmp=tmp_path), b.format(tmp=tmp_path))
+    code, out, err = told_by(capsys, *sides, "--results", results)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_names_in_brackets_are_not_markup(tmp_path, capsys):
+    path = make_run(tmp_path / "[bold]x", 0, 1.0, environment="[red]Env")
+    code, out, _ = told_by(capsys, path, path)
+    assert code == 0
+    assert "[red]Env" in out
+    assert "[bold]x" in out
+
+
+def test_statistics_of_resampled_runs_are_repeatable(results):
+    first, second = (
+        compare(find_side("ottrpo", results), find_side("trpo", results)) for _ in range(2)
+    )
+    assert first.probability_interval == second.probability_interval
+    assert np.array_equal(first.duels[0].a, second.duels[0].a)
