@@ -22,6 +22,8 @@ class Evaluate:
     """take the policy's mode instead of sampling"""
     seed: int = 0
     """of the evaluation; training is not touched"""
+    trust: bool = False
+    """let the run import the module of its environment (`module:Name-v0`), if it names one"""
     json: bool = False
     """print one object: mean, std, episodes, returns"""
 
@@ -34,7 +36,7 @@ class Evaluate:
         from ottrpo.experiments.trained import load_trained
 
         with mistakes():
-            trained = load_trained(self.path)
+            trained = load_trained(self.path, trust=self.trust)
         returns = trained.agent.evaluate(
             self.episodes, deterministic=self.deterministic, seed=self.seed
         )

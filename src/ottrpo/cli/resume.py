@@ -20,11 +20,14 @@ class Resume:
 
     run_directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """what `ottrpo train` wrote"""
+    trust: bool = False
+    """let the run import the module of its environment (`module:Name-v0`), if it names one"""
 
     def run(self) -> int:
         """Look, restore, train on, tell."""
         from rich.console import Console
 
+        from ottrpo.envs import catalogue
         from ottrpo.experiments import run as runner
         from ottrpo.experiments.store import RunDirectory
 
@@ -32,7 +35,9 @@ class Resume:
         tell = plain(console)
         with mistakes():
             directory = RunDirectory.open(self.run_directory)
+            directory.require_own_files()
             spec = runner.spec_of(directory.manifest)
+            catalogue.require_no_import(spec.environment, trust=self.trust)
         name = f"{spec.agent} ({spec.config}) on {spec.environment}, seed {spec.seed}"
         if directory.finished:
             tell(f"{name}: finished, {spec.steps:,} steps; nothing to do in {directory.path}")

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import gymnasium
@@ -166,19 +167,28 @@ def translation(env_id: str) -> str | None:
     return f"{env_id} is retired; using {entry.env_id} ({entry.difference})"
 
 
-def require_no_import(env_id: str) -> None:
+def require_no_import(env_id: str, *, trust: bool = False) -> None:
     """Refuse an id from a file that would import a module of the file's choice.
 
     >>> require_no_import("CartPole-v1")
 
+    Args:
+        env_id: the id.
+        trust: import the module instead of refusing.
+
     Raises:
-        ValueError: if it is ``module:Name-v0`` and the module has not been imported.
+        ValueError: if it is ``module:Name-v0`` and the module has not been imported, or can't be.
     """
     module, colon, _ = env_id.rpartition(":")
+    if colon and trust:
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise ValueError(f"the module of {env_id!r} can't be imported: {error}") from error
     if colon and module not in sys.modules:
         raise ValueError(
             f"the file names the environment {env_id!r}, and opening a file must not import "
-            f"{module!r}; import it yourself first, or give the environment: load(path, env=...)"
+            f"{module!r}; if you trust it, import it before load(...), or give --trust to the verb"
         )
 
 

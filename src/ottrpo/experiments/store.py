@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ottrpo.core.checks import require
+from ottrpo.persistence import strict_json
+from ottrpo.persistence.files import read_plain
 
 MANIFEST = "manifest.json"
 METRICS = "metrics.jsonl"
@@ -23,6 +25,7 @@ EVALUATIONS = "evaluations.jsonl"
 AGENT = "agent"
 LOGS = (METRICS, EVALUATIONS)
 CHECKPOINTS = "checkpoints"
+MAX_LOG = 2**30
 
 
 class RunDirectory:
@@ -64,11 +67,25 @@ class RunDirectory:
             f"{path} is not a run: it has no {MANIFEST}; `ottrpo train` makes such directories",
         )
         try:
-            manifest = json.loads(file.read_text(encoding="utf-8"))
+            manifest = strict_json.loads(read_plain(file, strict_json.MAX_BYTES))
         except ValueError as error:
             raise ValueError(f"{file} is not valid JSON: {error}") from error
-        require(isinstance(manifest, dict), f"{file} must hold one JSON object")
+        if not isinstance(manifest, dict):
+            raise ValueError(f"{file} must hold one JSON object")
         return cls(path, manifest)
+
+    def require_own_files(self) -> None:
+        """Refuse to go on where writing could reach files outside of this directory.
+
+        Raises:
+            ValueError: if something in it is a symbolic link.
+        """
+        for file in sorted(self.path.iterdir()):
+            require(
+                not file.is_symlink(),
+                f"{file} is a symbolic link, and going on with the run would write to where it "
+                "leads; put a copy in its place",
+            )
 
     @property
     def agent_path(self) -> Path:
@@ -158,12 +175,12 @@ class RunDirectory:
         if not path.exists():
             return []
         # what follows the last line break was never finished
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+        lines = read_plain(path, MAX_LOG).decode("utf-8").split("\n")[:-1]
         records = []
         for number, line in enumerate(lines, start=1):
             try:
                 records.append(json.loads(line))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}, line {number} is not valid JSON: {error}") from error
         return records
 

@@ -21,10 +21,12 @@ class Trained:
     environment: str
 
 
-def load_trained(path: Path) -> Trained:
+def load_trained(path: Path, *, trust: bool = False) -> Trained:
     """The agent of a run's directory, or of a file that `save` wrote.
 
-    Files may come from a stranger: nothing is imported or run that is not of this installation.
+    Args:
+        path: which; it may come from a stranger.
+        trust: whether the module of an environment ``module:Name-v0`` may be imported.
 
     Raises:
         ValueError: if there is none, or it is damaged, or it can't be used without more.
@@ -32,12 +34,12 @@ def load_trained(path: Path) -> Trained:
     if path.is_dir() or not (path.exists() or path.with_name(path.name + bundle.ENDING).exists()):
         directory = RunDirectory.open(path)
         environment = str(directory.manifest.get("environment"))
-        catalogue.require_no_import(environment)
+        catalogue.require_no_import(environment, trust=trust)
         return Trained(load_agent(directory), str(directory.manifest.get("agent")), environment)
-    return _from_file(path)
+    return _from_file(path, trust)
 
 
-def _from_file(path: Path) -> Trained:
+def _from_file(path: Path, trust: bool) -> Trained:
     kind, _, data = bundle.read_any(path)
     entries = [entry for entry in agents() if entry.class_name == kind]
     if not entries:
@@ -46,6 +48,8 @@ def _from_file(path: Path) -> Trained:
     agent_class = entries[0].load()
     found = data.get("environment")
     if entries[0].finite:  # it names its environment with all settings, and makes it itself
+        if isinstance(found, dict):
+            catalogue.require_no_import(str(found.get("id")), trust=trust)
         agent = agent_class.load(path)
         return Trained(agent, entries[0].name, agent.problem.name)
     if not isinstance(found, str):
@@ -53,5 +57,5 @@ def _from_file(path: Path) -> Trained:
             f"{path} names no environment; evaluate it in Python: "
             f"{kind}.load(path, env=env).evaluate(10)"
         )
-    catalogue.require_no_import(found)
+    catalogue.require_no_import(found, trust=trust)
     return Trained(agent_class.load(path, env=found), entries[0].name, found)
