@@ -15,7 +15,6 @@ import sb3_contrib
 import stable_baselines3
 from gymnasium import spaces
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
@@ -26,7 +25,15 @@ from ottrpo.tabular.problem import Problem
 
 from .environments import fresh_env, made, name_of
 from .sb3_playing import TOGETHER, noise_from, play, policy_table
-from .sb3_settings import as_data, for_library, joint_signature, require_settings
+from .sb3_resuming import ResumableBaseline
+from .sb3_settings import (
+    as_data,
+    for_library,
+    joint_signature,
+    require_saved,
+    require_settings,
+    weights,
+)
 from .sb3_state import (
     NETWORKS,
     network_arrays,
@@ -43,7 +50,7 @@ Array = Any
 NORMALISER_EPSILON = 1e-8  # VecNormalize's default
 
 
-class Baseline(OnPolicyAlgorithm):
+class Baseline(ResumableBaseline):
     """What the three share; a subclass names this class first and the library's second.
 
     Args:
@@ -308,11 +315,13 @@ class Baseline(OnPolicyAlgorithm):
         """
         arrays, data = bundle.read(path, cls.__name__)
         with bundle.interpreting(path):
+            require_saved(data["settings"])
             keywords = data["settings"] | settings
             agent = cls(data["policy"], None, device=device, _init_setup_model=False, **keywords)
             agent.observation_space = space_from_data(data["observation_space"])
             agent.action_space = space_from_data(data["action_space"])
             agent.n_envs = keywords["n_envs"]
+            bundle.require_room(weights(agent.policy_kwargs, agent.observation_space), arrays)
             agent._statistics = restored_statistics(arrays, agent._statistics_shapes())
         if env is not None:
             agent.set_env(env)
