@@ -30,10 +30,11 @@ class Resume:
         from ottrpo.envs import catalogue
         from ottrpo.experiments import run as runner
         from ottrpo.experiments.store import RunDirectory
+        from ottrpo.persistence import bundle
 
         console = Console(soft_wrap=True, highlight=False)
         tell = plain(console)
-        with mistakes():
+        with mistakes(), bundle.interpreting(self.run_directory):
             directory = RunDirectory.open(self.run_directory)
             directory.require_own_files()
             spec = runner.spec_of(directory.manifest)
@@ -46,7 +47,7 @@ class Resume:
 
         def work() -> None:
             with ProgressWatch(spec.steps, console) as watch:
-                with mistakes():
+                with mistakes(), bundle.interpreting(directory.path):
                     run = runner.restored(directory, watch, tell)
                 run.go_on()
             tell_scores(spec, directory, run.agent, console)

@@ -159,6 +159,9 @@ def restored(directory: RunDirectory, watch: Watch, tell: Callable[[str], None] 
     require(not directory.finished, f"{directory.path} is finished")
     spec = spec_of(directory.manifest)
     agent = build_agent(spec)
+    asked = directory.manifest.get("checkpoints")
+    every = asked["every"] if asked else 1
+    require(type(every) is int and every >= 1, f"the manifest asks for checkpoints every {every!r}")
     _tell_changes(directory.manifest, tell)
     recorder = Recorder(spec, directory, watch)
     for line in directory.torn_lines():

@@ -78,7 +78,7 @@ class RunDirectory:
         """Refuse to go on where writing could reach files outside of this directory.
 
         Raises:
-            ValueError: if something in it is a symbolic link.
+            ValueError: if something in it is a symbolic link, a pipe or a device.
         """
         for file in sorted(self.path.iterdir()):
             require(
@@ -86,6 +86,8 @@ class RunDirectory:
                 f"{file} is a symbolic link, and going on with the run would write to where it "
                 "leads; put a copy in its place",
             )
+            wanted = file.is_file() or (file.is_dir() and file.name not in (MANIFEST, *LOGS))
+            require(wanted, f"{file} is no regular file; remove it")
 
     @property
     def agent_path(self) -> Path:

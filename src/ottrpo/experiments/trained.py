@@ -35,7 +35,9 @@ def load_trained(path: Path, *, trust: bool = False) -> Trained:
         directory = RunDirectory.open(path)
         environment = str(directory.manifest.get("environment"))
         catalogue.require_no_import(environment, trust=trust)
-        return Trained(load_agent(directory), str(directory.manifest.get("agent")), environment)
+        with bundle.interpreting(path):
+            agent = load_agent(directory)
+        return Trained(agent, str(directory.manifest.get("agent")), environment)
     return _from_file(path, trust)
 
 
