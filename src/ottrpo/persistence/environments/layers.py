@@ -41,7 +41,7 @@ _ENTERED = (
 _DESCRIPTION = {
     *("env", "venv", "spec", "metadata", "_metadata", "_cached_spec", "_saved_kwargs", "fullpath"),
     *("_ezpickle_args", "_ezpickle_kwargs", "_action_space", "_observation_space", "render_mode"),
-    *("class_attributes", "obs_spaces", "observation_structure", "_previous_data"),
+    *("class_attributes", "obs_spaces", "observation_structure"),
     *("t_start", "episode_start_time", "episode_times", "results_writer"),
 }
 # Large tables that never change; that they are the same is checked.
@@ -55,9 +55,13 @@ class NotCaptured(ValueError):
 
 
 def layers_of(env: Any) -> Iterator[Any]:
-    """The wrappers from the outside in, then the environment; no further than who keeps itself."""
+    """The wrappers from the outside in, then the environment; no further than who keeps itself.
+
+    Gymnasium's checker changes nothing, and is not always there; it does not count.
+    """
     while isinstance(env, gym.Wrapper) and not keeps_itself(env):
-        yield env
+        if not isinstance(env, gym.wrappers.PassiveEnvChecker):
+            yield env
         env = env.env
     yield env
 

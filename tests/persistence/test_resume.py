@@ -1,0 +1,305 @@
+"""A training that was interrupted ends, bit for bit, where it would have ended without."""
+
+import io
+import os
+import signal
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces, wrappers
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
+
+import ottrpo.envs.toys  # noqa: F401  # registers the toys
+from ottrpo import BGPG, OTTRPO, WPO, TabularOTTRPO
+from ottrpo.agents.checkpointing import CheckpointEvery
+from ottrpo.persistence import strict_json
+from ottrpo.persistence.environments import Capturable
+
+STEPS, EVERY = 320, 100
+SMALL = {
+    "n_steps": 64,
+    "batch_size": 32,
+    "n_epochs": 2,
+    "seed": 3,
+    "policy_kwargs": {"net_arch": [8]},
+}
+
+
+class Stop(Exception):
+    pass
+
+
+class StopAt(BaseCallback):
+    """Interrupts in the middle of a rollout, as no signal would dare to."""
+
+    def __init__(self, step):
+        super().__init__()
+        self._step = step
+
+    def _on_step(self):
+        if self.num_timesteps >= self._step:
+            raise Stop
+        return True
+
+
+class Drifting(gym.Env):
+    """An environment that nothing is known about, with memory and randomness of its own."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Box(-1, 1, (1,), np.float32)
+
+    class Hidden:
+        position = 0.0
+
+    def reset(self, *, seed=None, options=None):
+        if seed is not None:
+            self._own = np.random.default_rng(seed)
+        self._hidden = self.Hidden()
+        self._hidden.position = self._own.normal()
+        return self._seen(), {}
+
+    def step(self, action):
+        self._hidden.position += float(action[0]) + 0.1 * self._own.normal()
+        over = abs(self._hidden.position) > 5
+        return self._seen(), -abs(self._hidden.position), over, False, {}
+
+    def _seen(self):
+        return np.array([self._hidden.position, 1.0], np.float32)
+
+
+def gym_env(name, **kwargs):
+    return lambda: gym.make(name, **kwargs)
+
+
+CASES = {
+    "pendulum": (OTTRPO, gym_env("Pendulum-v1", max_episode_steps=50), {}),
+    "mountain car": (OTTRPO, gym_env("MountainCarContinuous-v0"), {"use_sde": True}),
+    "hopper": (OTTRPO, gym_env("Hopper-v5"), {"learning_rate": {"start": 1e-3, "end": 0.0}}),
+    "learnt advantage": (OTTRPO, gym_env("Hopper-v5"), {"advantage": "network"}),
+    "labels": (OTTRPO, gym_env("CartPole-v1"), {}),
+    "bgpg": (BGPG, gym_env("Pendulum-v1"), {"n_actions": 2, "n_features": 4, "dual_steps": 2}),
+    "dictionary": (
+        OTTRPO,
+        gym_env("ottrpo/Match-v0", observations="dict"),
+        {"policy": "MultiInputPolicy"},
+    ),
+    "two": (OTTRPO, lambda: DummyVecEnv([gym_env("Hopper-v5")] * 2), {"n_steps": 32}),
+    "two pendulums": (OTTRPO, lambda: DummyVecEnv([gym_env("Pendulum-v1")] * 2), {"n_steps": 32}),
+    "normalised": (
+        OTTRPO,
+        lambda: VecNormalize(DummyVecEnv([gym_env("Pendulum-v1", max_episode_steps=30)] * 2)),
+        {"n_steps": 32},
+    ),
+    "subprocesses": (
+        OTTRPO,
+        lambda: SubprocVecEnv([lambda: Capturable(gym.make("Pendulum-v1"))] * 2),
+        {"n_steps": 32},
+    ),
+    "segments": (OTTRPO, lambda: wrappers.TimeLimit(Drifting(), 30), {}),
+    "segments, normalised": (
+        OTTRPO,
+        lambda: VecNormalize(DummyVecEnv([lambda: wrappers.TimeLimit(Drifting(), 30)] * 2)),
+        {"n_steps": 32},
+    ),
+}
+SEGMENTS = [name for name in CASES if "segments" in name]
+
+
+def made(kind, env, settings):
+    settings = SMALL | settings
+    return kind(settings.pop("policy", "MlpPolicy"), env(), **settings)
+
+
+def content(agent):
+    """The saved agent, every byte of it."""
+    file = io.BytesIO()
+    agent.save(file)
+    return file.getvalue()
+
+
+def close(agent):
+    agent.get_env().close()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_ends_where_it_would_have_ended(name, tmp_path, capsys):
+    kind, env, settings = CASES[name]
+    # in which process an environment runs makes no difference
+    whole = made(kind, CASES["two pendulums"][1] if name == "subprocesses" else env, settings)
+    whole.learn(STEPS, callback=CheckpointEvery(EVERY, tmp_path / "a"))
+    broken = made(kind, env, settings)
+    with pytest.raises(Stop):
+        broken.learn(STEPS, callback=[CheckpointEvery(EVERY, tmp_path / "b"), StopAt(230)])
+    rest = kind.resume(tmp_path / "b", env=env())
+    assert 0 < rest.num_timesteps < 230
+    assert rest.num_timesteps + rest.remaining_timesteps == STEPS
+    callback = CheckpointEvery(EVERY, tmp_path / "b")
+    rest.learn(rest.remaining_timesteps, reset_num_timesteps=False, callback=callback)
+    assert content(rest) == content(whole)
+    assert rest.last_update == whole.last_update
+    said = "seeded anew" in capsys.readouterr().out
+    assert said is (name in SEGMENTS)
+    for agent in (whole, broken, rest):
+        close(agent)
+
+
+@pytest.mark.parametrize("name", ["hopper", "normalised"])
+def test_checkpoints_leave_an_exact_training_as_it_is(name, tmp_path):
+    kind, env, settings = CASES[name]
+    plain = made(kind, env, settings).learn(STEPS)
+    kept = made(kind, env, settings).learn(STEPS, callback=CheckpointEvery(64, tmp_path))
+    assert content(plain) == content(kept)
+
+
+@pytest.mark.parametrize("name", ["pendulum", "segments"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_obeyed_when_nothing_is_lost(name, number, tmp_path):
+    kind, env, settings = CASES[name]
+    whole = made(kind, env, settings).learn(STEPS, callback=CheckpointEvery(EVERY, tmp_path / "a"))
+    asked = []
+    handler = signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
+    try:
+        agent = made(kind, env, settings)
+        callbacks = [CheckpointEvery(EVERY, tmp_path / "b"), _Signal(150, number)]
+        if number == signal.SIGINT:
+            with pytest.raises(KeyboardInterrupt):
+                agent.learn(STEPS, callback=callbacks)
+            # the rollout was finished and learnt from; in segment mode no new segment may start
+            assert agent.num_timesteps == 192
+            last = kind.resume(tmp_path / "b", env=env())
+            assert last.num_timesteps == (128 if name == "segments" else 192)
+        else:
+            agent.learn(STEPS, callback=callbacks)  # our own handler lets it go on
+            assert asked
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    rest = kind.resume(tmp_path / "b", env=env())
+    callback = CheckpointEvery(EVERY, tmp_path / "b")
+    rest.learn(rest.remaining_timesteps, reset_num_timesteps=False, callback=callback)
+    assert content(rest) == content(whole)
+
+
+class _Signal(BaseCallback):
+    def __init__(self, step, number):
+        super().__init__()
+        self._step, self._number = step, number
+
+    def _on_step(self):
+        if self.num_timesteps == self._step:
+            os.kill(os.getpid(), self._number)
+        return True
+
+
+TABLES = {
+    "table": (TabularOTTRPO, lambda: "Taxi-v4", {"radius": {"start": 0.1, "end": 0.01}}),
+    "wpo": (WPO, lambda: "FrozenLake-v1", {"radius": 0.1, "multiplier": "original"}),
+    "stepped": (
+        TabularOTTRPO,
+        lambda: Capturable(gym.make("FrozenLake-v1")),
+        {"radius": 0.1},
+    ),
+    "segments": (
+        TabularOTTRPO,
+        lambda: wrappers.TransformReward(gym.make("FrozenLake-v1"), lambda reward: 2 * reward),
+        {"radius": 0.1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_agents_on_tables(name, tmp_path):
+    kind, env, settings = TABLES[name]
+    steps, every = 12_000, 2_500
+
+    def agent():
+        return kind(env(), seed=1, steps_per_update=300, **settings)
+
+    whole = agent().learn(steps, callback=CheckpointEvery(every, tmp_path / "a"))
+    keep = CheckpointEvery(every, tmp_path / "b")
+
+    class Interrupted:
+        start = staticmethod(keep.start)
+
+        def __call__(self, agent):
+            keep(agent)
+            if agent.num_timesteps > 8_300:
+                raise Stop
+
+    with pytest.raises(Stop):
+        agent().learn(steps, callback=Interrupted())
+    rest = kind.resume(tmp_path / "b", env=env())
+    assert 7_500 <= rest.num_timesteps < 8_300
+    rest.learn(rest.remaining_timesteps, callback=CheckpointEvery(every, tmp_path / "b"))
+    whole.save(tmp_path / "whole")
+    rest.save(tmp_path / "rest")
+    assert (tmp_path / "whole.zip").read_bytes() == (tmp_path / "rest.zip").read_bytes()
+    assert whole.last_update == rest.last_update
+    exact = agent().learn(steps)
+    same = np.array_equal(exact.policy_sa, whole.policy_sa)
+    assert same is (name != "segments")
+
+
+def test_a_checkpoint_says_what_it_needs(tmp_path):
+    env = gym_env("Pendulum-v1", g=9.0)
+    agent = OTTRPO("MlpPolicy", env(), **SMALL, learning_rate=lambda left: 1e-3 * left)
+    agent.learn(STEPS, callback=CheckpointEvery(EVERY, tmp_path))
+    with pytest.raises(ValueError, match="learning_rate was a function"):
+        OTTRPO.resume(tmp_path, env=env())
+    resumed = OTTRPO.resume(tmp_path, env=env(), learning_rate=lambda left: 1e-3 * left)
+    assert resumed.num_timesteps == 256
+    with pytest.raises(ValueError, match="pass one like it"):
+        OTTRPO.resume(tmp_path, learning_rate=1e-3)
+    with pytest.raises(ValueError, match="of 1 environments, there are 2"):
+        OTTRPO.resume(tmp_path, env=DummyVecEnv([env] * 2), learning_rate=1e-3)
+    with pytest.raises(ValueError, match="made of"):
+        OTTRPO.resume(tmp_path, env=wrappers.ClipAction(env()), learning_rate=1e-3)
+    with pytest.raises(ValueError, match="not a checkpoint of BGPG"):
+        BGPG.resume(tmp_path, env=env())
+    with pytest.raises(ValueError, match="there is no checkpoint in"):
+        OTTRPO.resume(tmp_path / "nothing", env=env())
+
+
+def test_an_environment_is_made_again_by_its_id(tmp_path):
+    agent = OTTRPO("MlpPolicy", "Pendulum-v1", **SMALL)
+    agent.learn(STEPS, callback=CheckpointEvery(EVERY, tmp_path))
+    resumed = OTTRPO.resume(tmp_path)
+    resumed.learn(resumed.remaining_timesteps, reset_num_timesteps=False)
+    assert content(resumed) == content(agent)
+
+
+def test_an_environment_that_does_not_repeat_is_told(tmp_path):
+    class Moody(Drifting):
+        def reset(self, *, seed=None, options=None):
+            self._own = np.random.default_rng()
+            return super().reset()
+
+    agent = OTTRPO("MlpPolicy", Moody(), **SMALL)
+    agent.learn(STEPS, callback=CheckpointEvery(EVERY, tmp_path))
+    with pytest.warns(UserWarning, match="does not start alike"):
+        OTTRPO.resume(tmp_path, env=Moody())
+
+
+def test_two_trainings_do_not_share_a_folder(tmp_path):
+    env = CASES["pendulum"][1]
+    tmp_path.joinpath(".lock").write_text("")
+
+    class Second(BaseCallback):
+        def _on_step(self):
+            with pytest.raises(ValueError, match="is in use by process"):
+                OTTRPO("MlpPolicy", env(), **SMALL).learn(
+                    10, callback=CheckpointEvery(EVERY, tmp_path)
+                )
+            return False
+
+    OTTRPO("MlpPolicy", env(), **SMALL).learn(10, callback=[CheckpointEvery(9, tmp_path), Second()])
+
+
+def test_the_data_of_a_checkpoint_is_plain(tmp_path):
+    agent = made(*CASES["hopper"]).learn(STEPS, callback=CheckpointEvery(EVERY, tmp_path))
+    arrays, data = agent.training_state()
+    strict_json.dumps(data)
+    assert all(isinstance(array, np.ndarray) for array in arrays.values())
+    assert data["training"]["mode"] == "exact"
