@@ -1,5 +1,7 @@
 """The one place where studies and the paper meet."""
 
+from fnmatch import fnmatchcase
+
 import pytest
 
 from ottrpo.experiments import published
@@ -68,3 +70,38 @@ def test_environments_that_the_paper_lacks_are_left_out_unless_asked_for(tmp_pat
 def test_a_misspelt_statistic_is_refused():
     with pytest.raises(ValueError, match="final or early"):
         Claim(text="t", above={}, below={}, statistic="finale")
+
+
+def test_every_study_that_the_page_asks_for_exists():
+    from ottrpo.experiments.grid import STUDIES
+
+    plan = read_plan()
+    groups = [e.cells for e in plan.exhibits] + [a.cells for a in plan.aggregates]
+    asked = {criteria["study"] for cells in groups for criteria in cells}
+    claims = [claim for e in plan.exhibits for claim in e.claims]
+    asked |= {side["study"] for claim in claims for side in (claim.above, claim.below)}
+    for pattern in asked:
+        assert any(fnmatchcase(name, pattern) for name in STUDIES), pattern
+
+
+def test_every_study_that_names_a_label_stands_beside_it(tmp_path):
+    """Runs of every study of the package, made up: all claims find cells to compare."""
+    from ottrpo.experiments.grid import STUDIES
+
+    cells = []
+    for name, study in STUDIES.items():
+        tables = [
+            cell(c.environment, agent=c.agent, config=c.config, label=c.label,
+                 resolved={"advantage": "gae", **c.settings})
+            for c in study.cells
+        ]  # fmt: skip
+        folder = write_study(tmp_path / name, tables, seeds=3, paper=list(study.paper))
+        cells += read_study(folder).cells
+    plan = read_plan()
+    for exhibit in plan.exhibits:
+        assert exhibit.missing_studies(STUDIES) == []
+        found = {c.study for c in exhibit.select(cells)}
+        named = {name for name, study in STUDIES.items() if exhibit.label in study.paper}
+        assert found >= named
+        for claim in exhibit.claims:
+            assert claim.pairs(cells), claim.text

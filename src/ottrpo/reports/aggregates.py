@@ -23,7 +23,7 @@ from .statistics import (
     trained_scores,
 )
 
-THRESHOLDS = np.linspace(-0.25, 2.0, 91)
+THRESHOLDS = np.linspace(-0.25, 2.0, 46)
 SHOWN = 10  # profiles in one picture; more can't be told apart
 
 

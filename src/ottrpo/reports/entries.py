@@ -25,6 +25,11 @@ class Entry:
     kind: str = ""
     hint: str = ""
 
+    @property
+    def key(self) -> str | None:
+        """What the page's script sorts by."""
+        return None if self.sort is None else f"{self.sort:.7g}"
+
 
 @dataclass(frozen=True)
 class Table:

@@ -49,7 +49,7 @@ class Claim:
             for a in cells
             if fits(a, self.above)
             for b in cells
-            if fits(b, self.below) and all(getattr(a, key) == getattr(b, key) for key in self.same)
+            if fits(b, self.below) and all(_trait(a, key) == _trait(b, key) for key in self.same)
         ]
 
 
@@ -63,7 +63,7 @@ class Exhibit:
     cells: tuple[Criteria, ...]
     also: tuple[str, ...] = ()
     curves: Literal["environment", "family"] | None = None
-    table: Literal["scores", "time", "violations", "settings"] | None = None
+    table: Literal["scores", "time", "violations", "settings", "cells"] | None = None
     everywhere: bool = False
     published: str | None = None
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -179,6 +179,15 @@ def setting(cell: CellResult, key: str) -> Any:
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
+
+
+def _trait(cell: CellResult, key: str) -> Any:
+    """A name or a setting; agents call their discount by two names."""
+    if key in _NAMES:
+        return getattr(cell, key)
+    if key == "discount":
+        return setting(cell, "discount") or setting(cell, "gamma")
+    return setting(cell, key)
 
 
 def _fits(cell: CellResult, key: str, wanted: Any) -> bool:

@@ -29,7 +29,7 @@ from .statistics import Profile
 COLUMNS = 3
 INSIDE = 4  # curves whose legend finds room among them
 LEGEND_COLUMNS = 3
-POINTS = 60  # of a curve in a page: more than a panel of this size can show
+POINTS = 50  # of a curve in a page: more than a panel of this size can show
 # the palette of the pictures, and what stands for each colour in SVG
 PALETTE = (
     "#1f6fb4",
@@ -131,7 +131,7 @@ def profiles_svg(title: str, profiles: Sequence[tuple[str, Profile]], xlabel: st
                 alpha=0.15,
                 linewidth=0,
             )
-        axes.set_title(_plain(title), fontsize=9)
+        axes.set_title(_plain(title), fontsize=9, y=1.0)
         axes.set_xlabel(xlabel)
         axes.set_ylabel("share of runs above it")
         _legend(axes)
@@ -159,7 +159,7 @@ def _draw(axes: Any, panel: Panel, points: int | None = None) -> None:
     if lowest < -100:  # returns run from minus thousands to a handful: show both ends
         axes.set_yscale("symlog", linthresh=20)
         axes.set_ylim(top=max(highest, panel.best or highest) + 10)
-    axes.set_title(_plain(panel.title), fontsize=9)
+    axes.set_title(_plain(panel.title), fontsize=9, y=1.0)  # a fixed place is quick
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlabel("environment steps")
     axes.set_ylabel("return of an episode")
@@ -219,12 +219,14 @@ def _svg(figure: Figure, title: str) -> str:
     text = file.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.S)
-    text = re.sub(r' (?:d|x|y|transform)="[^"]+"', _rounded, text)
+    text = re.sub(r' (?:d|x|y|transform)="[^"]+"', _shortened, text)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, variable)
+    text = re.sub(r' id="(?!m|p|c)[^"]*"', "", text)  # names of groups; what is used stays
     return re.sub(r"\n\s*", "\n", text)
 
 
-def _rounded(attribute: re.Match[str]) -> str:
-    """Coordinates to a tenth of a point."""
-    return re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", attribute[0])
+def _shortened(attribute: re.Match[str]) -> str:
+    """Coordinates to a tenth of a point; a line goes on without saying so."""
+    text = re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", attribute[0])
+    return re.sub(r" ?\nL ", " ", text) if text.startswith(" d=") else text

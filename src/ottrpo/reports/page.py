@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -30,12 +31,12 @@ from .sections import (
     Audits,
     Scores,
     baseline_table,
+    cell_table,
     claim_table,
     headline_table,
     mapping_table,
     score_table,
     settings_tables,
-    study_table,
     time_table,
     violation_table,
 )
@@ -129,6 +130,7 @@ def _exhibit(
     audits: Audits,
     known: Sequence[str],
 ) -> Section:
+    """One part of the paper, with what we have beside it."""
     chosen = exhibit.select(cells)
     tables: list[Table] = []
     if exhibit.table == "scores":
@@ -139,6 +141,8 @@ def _exhibit(
         tables.append(violation_table(exhibit, chosen, audits))
     elif exhibit.table == "settings":
         tables += settings_tables(exhibit, chosen)
+    elif exhibit.table == "cells":
+        tables.append(cell_table(chosen, scores))
     if exhibit.claims:
         tables.append(claim_table(exhibit.claims, cells))
     return Section(
@@ -155,8 +159,10 @@ def _exhibit(
 def _panels(exhibit: Exhibit, cells: Sequence[CellResult]) -> list[Panel]:
     if exhibit.curves is None:
         return []
-    if exhibit.curves == "family":
-        return families(cells)
+    return families(cells) if exhibit.curves == "family" else _by_environment(cells)
+
+
+def _by_environment(cells: Sequence[CellResult]) -> list[Panel]:
     by_environment: dict[str, list[CellResult]] = {}
     for cell in cells:
         if cell.curves:
@@ -227,13 +233,13 @@ def _aggregates(plan: Plan, cells: Sequence[CellResult]) -> Iterable[Section]:
 
 
 def _study(study: StudyResult, scores: Scores, drawn: set[int]) -> Section:
-    panels = families([cell for cell in study.cells if id(cell) not in drawn])
+    panels = _by_environment([cell for cell in study.cells if id(cell) not in drawn])
     return Section(
         anchor=f"study-{re.sub(r'[^a-zA-Z0-9-]', '-', study.name)}",
         title=study.name,
         text=[study.description, *_made_with(study.made_with)],
         figures=[Markup(panel_svg(panel)) for panel in panels],
-        tables=[study_table(study, scores)],
+        tables=[cell_table(study.cells, scores)],
         folded=True,
     )
 
@@ -295,8 +301,7 @@ def _harmless(text: str) -> str:
 def _data_uri(rows: Sequence[Sequence[Any]]) -> str:
     file = io.StringIO(newline="")
     csv.writer(file, lineterminator="\n").writerows(rows)
-    encoded = base64.b64encode(file.getvalue().encode()).decode()
-    return f"data:text/csv;charset=utf-8;base64,{encoded}"
+    return f"data:text/csv;charset=utf-8,{quote(file.getvalue(), safe=',:')}"
 
 
 def _inline(text: str) -> Markup:

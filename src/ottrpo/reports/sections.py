@@ -10,7 +10,7 @@ from ottrpo.experiments.published import Published
 
 from .entries import ABSENT, DASH, Entry, Table, columns, difference, optional, printed, share, word
 from .exhibits import Claim, Exhibit, setting
-from .results import CellResult, StudyResult
+from .results import CellResult
 from .scores import CellScore
 from .tables import MISSING, number, violations
 from .tabular import CellAudit
@@ -61,10 +61,10 @@ def headline_table(cells: Sequence[CellResult], scores: Scores, full: Mapping[st
     return Table(columns(names), rows)
 
 
-def study_table(study: StudyResult, scores: Scores) -> Table:
-    """All cells of one study."""
+def cell_table(cells: Sequence[CellResult], scores: Scores) -> Table:
+    """Our numbers alone."""
     rows = []
-    for cell in study.cells:
+    for cell in cells:
         found = scores[cell.study, cell.name]
         rows += [
             [*_who(cell, score), *_ours(score), Entry(number(score.lowest), score.lowest)]
@@ -185,7 +185,7 @@ def claim_table(claims: Iterable[Claim], cells: Sequence[CellResult]) -> Table:
         if not pairs:
             nothing = word(Verdict(word=NOT_COMPARABLE, why=MISSING))
             rows.append([said, *[DASH] * 5, nothing])
-    names = "the paper says | environment | above | below | statistic | difference (95 %) | verdict"
+    names = "claim | environment | above | below | statistic | difference (95 %) | verdict"
     return Table(columns(names), rows)
 
 
