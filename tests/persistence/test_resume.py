@@ -255,7 +255,7 @@ def test_a_checkpoint_says_what_it_needs(tmp_path):
     with pytest.raises(ValueError, match="of 1 environments, there are 2"):
         OTTRPO.resume(tmp_path, env=DummyVecEnv([env] * 2), learning_rate=1e-3)
     with pytest.raises(ValueError, match="made of"):
-        OTTRPO.resume(tmp_path, env=wrappers.ClipAction(env()), learning_rate=1e-3)
+        OTTRPO.resume(tmp_path, env=wrappers.TimeLimit(env(), 9), learning_rate=1e-3)
     with pytest.raises(ValueError, match="not a checkpoint of BGPG"):
         BGPG.resume(tmp_path, env=env())
     with pytest.raises(ValueError, match="there is no checkpoint in"):

@@ -1,0 +1,38 @@
+"""Somebody's own program: ``python killed_script.py KIND FOLDER``, started as often as it takes."""
+
+import json
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
+
+from ottrpo import OTTRPO
+from ottrpo.agents.checkpointing import CheckpointEvery
+from ottrpo.persistence.environments import Capturable
+
+STEPS, EVERY = 8_192, 1_024
+ENVIRONMENTS = {
+    "several": lambda: VecNormalize(DummyVecEnv([lambda: gym.make("Hopper-v5")] * 3)),
+    "subprocess": lambda: SubprocVecEnv([lambda: Capturable(gym.make("Hopper-v5"))] * 2),
+}
+
+
+def main(kind, folder):
+    env = ENVIRONMENTS[kind]()
+    callback = CheckpointEvery(EVERY, folder / "checkpoints")
+    if any((folder / "checkpoints").glob("step-*.zip")):
+        agent = OTTRPO.resume(folder / "checkpoints", env=env)
+        agent.learn(agent.remaining_timesteps, reset_num_timesteps=False, callback=callback)
+    else:
+        agent = OTTRPO("MlpPolicy", env, n_steps=128, batch_size=64, n_epochs=4, seed=5)
+        agent.learn(STEPS, callback=callback)
+    returns = agent.evaluate(3, seed=1).tolist()
+    (folder / "evaluations.jsonl").write_text(json.dumps({"returns": returns}) + "\n")
+    (folder / "metrics.jsonl").write_text(json.dumps(agent.last_update) + "\n")
+    agent.save(folder / "agent.zip")
+    env.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
