@@ -7,6 +7,7 @@ import pickle
 import stat
 import struct
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ def honest(kind=KIND, arrays=ARRAYS, data=DATA):
     return buffer.getvalue()
 
 
+@cache
 def members(content=None):
     """The members of an honest bundle by the standard library's reader."""
     with zipfile.ZipFile(io.BytesIO(content or honest())) as archive:
