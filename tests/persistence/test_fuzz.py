@@ -10,7 +10,7 @@ from . import fuzz
 @pytest.mark.parametrize("target", fuzz.TARGETS)
 def test_a_reader_refuses_or_understands(target):
     counts = fuzz.run(0, examples=50, seed=1, only=[target])
-    assert counts[target] >= (3 if target == "agents" else 50)
+    assert counts[target] >= (2 if target == "agents" else 50)
 
 
 def test_the_fuzzer_notices_readers_that_are_too_kind(monkeypatch):
