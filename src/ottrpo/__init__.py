@@ -15,6 +15,7 @@ _HOME: dict[str, str] = {
     "WNPG": "ottrpo.agents.wnpg",
     "TabularOTTRPO": "ottrpo.tabular.agents",
     "WPO": "ottrpo.tabular.agents",
+    "CheckpointEvery": "ottrpo.agents.checkpointing",
 }
 
 __all__ = ["__version__", *_HOME]
