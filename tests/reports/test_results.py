@@ -31,6 +31,7 @@ def test_everything_is_read(folder):
     assert curves.return_nt.shape == (3, len(curves.mark_t)) == (3, 28)
     assert [run.train_seconds for run in hopper.runs] == [60, 61, 62]
     assert (swimmer.curves, swimmer.runs, swimmer.planned) == ({}, (), 10)
+    write_study(folder.parent / ".control.x1", [CELL], seeds=1)  # a collection that was killed
     assert study_names(folder.parent) == ["control"]
 
 
@@ -59,13 +60,19 @@ DAMAGES = {
     "an evaluation twice": (TABLE, "0,100000,", "0,50000,", "line 4: seed 0 at 50000"),
     "a torn line": (TABLE, "\n2,50000,50000,1,1.5,", "\n2,50000,5\n2,", "line 114 is torn"),
     "a column gone": (TABLE, "returns", "return", "lacks the columns returns"),
-    "another file": (TABLE, None, "\udcff\udcfe", "is not text"),
+    "another file": (TABLE, None, "\udcff\udcfe", "is not a table"),
+    "no end of a field": (TABLE, None, "x" * 200_000, "is not a table"),
+    "a null byte": (TABLE, "1.5,", "\0", "line 2 is torn"),
     "an empty file": (TABLE, None, "", "lacks the columns seed"),
     "a seed renamed": (TABLE, "\n2,5000", "\n7,5000", r"holds the seeds \[0, 1, 2, 7\]"),
     "a run's seconds": (RUNS, ",60", ",long", "runs.csv, line 2"),
     "half a manifest": (MANIFEST, None, '{"cells": {', "is not valid JSON"),
     "a list for a manifest": (MANIFEST, None, "[]", "must hold an object"),
     "a cell without agent": (MANIFEST, '"agent"', '"agnet"', "lacks agent"),
+    "a word for steps": (MANIFEST, "1000000", '"long"', "trained_steps of Hopper"),
+    "seeds as words": (MANIFEST, "[0, 1, 2]", '["0"]', "seeds of Hopper"),
+    "settings as a list": (MANIFEST, '{"radius": "30%"}', "[1]", "resolved of Hopper"),
+    "checksums as a list": (MANIFEST, '"cells"', '"sha256": [], "cells"', "sha256 must be"),
     "a name that climbs": (MANIFEST, f'"{name_of(CELL)}"', '"../../secret"', "no name of a file"),
 }
 

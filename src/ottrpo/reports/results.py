@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ottrpo.core.checks import Floats, require
+from ottrpo.experiments.store import MANIFEST
 
-MANIFEST, RUNS, AUDITS = "manifest.json", "runs.csv", "audits.csv"
+RUNS, AUDITS = "runs.csv", "audits.csv"
 _EVALUATION_COLUMNS = ("seed", "mark", "deterministic", "returns")
 _RUN_COLUMNS = ("cell", "seed", "steps", "updates", "violations", "train_seconds")
 _CELL_KEYS = ("environment", "agent", "config", "label", "trained_steps")
@@ -120,7 +121,8 @@ class StudyResult:
 def study_names(results: Path) -> list[str]:
     """The studies that have results."""
     require(results.is_dir(), f"there is no directory {results}; `ottrpo reproduce` makes it")
-    return sorted(path.parent.name for path in results.glob(f"*/{MANIFEST}"))
+    names = (path.parent.name for path in results.glob(f"*/{MANIFEST}"))
+    return sorted(name for name in names if not name.startswith("."))  # half-written ones
 
 
 def read_study(folder: Path) -> StudyResult:
@@ -150,18 +152,17 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, list[str]
     """The columns ``names`` of a table, row by row, each with the number of its line."""
     try:
         text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not text: {error}; {_remedy(path)}") from error
-    reader = csv.reader(io.StringIO(text, newline=""))
-    head = next(reader, [])
+        head, *rows = csv.reader(io.StringIO(text, newline="")) if text else [[]]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is not a table: {error}; {_remedy(path)}") from error
     missing = [name for name in names if name not in head]
     require(not missing, f"{path} lacks the columns {', '.join(missing)}; {_remedy(path)}")
     places = [head.index(name) for name in names]
-    for row in reader:
+    for line, row in enumerate(rows, start=2):
         values = [row[place] for place in places] if len(row) == len(head) else [""]
         if not all(values):
-            raise ValueError(f"{path}, line {reader.line_num} is torn; {_remedy(path)}")
-        yield reader.line_num, values
+            raise ValueError(f"{path}, line {line} is torn; {_remedy(path)}")
+        yield line, values
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
@@ -172,25 +173,36 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is not valid JSON: {error}; {_remedy(path)}") from error
     cells = manifest.get("cells") if isinstance(manifest, dict) else None
     require(isinstance(cells, dict), f"{path} must hold an object with cells; {_remedy(path)}")
+    sums = isinstance(manifest.get("sha256", {}), dict)
+    require(sums, f"{path}: sha256 must be an object; {_remedy(path)}")
     for name, cell in manifest["cells"].items():
         absent = [key for key in _CELL_KEYS if not isinstance(cell, dict) or key not in cell]
         require(not absent, f"{path}: the cell {name!r} lacks {', '.join(absent)}")
         safe = Path(name).name == name and name not in (".", "..")
         require(safe, f"{path}: the cell {name!r} is no name of a file")
+        _require_types(path, name, cell)
     return dict(manifest)
 
 
+def _require_types(path: Path, name: str, cell: Mapping[str, Any]) -> None:
+    """Refuse a manifest that says something other than `ottrpo reproduce` writes."""
+    seeds, steps = cell.get("seeds", []), cell["trained_steps"]
+    for key, right in (
+        ("seeds", isinstance(seeds, list) and all(type(seed) is int for seed in seeds)),
+        ("trained_steps", steps is None or (type(steps) is int and steps > 0)),
+        ("planned_seeds", isinstance(cell.get("planned_seeds"), int | None)),
+        ("resolved", isinstance(cell.get("resolved"), dict | None)),
+    ):
+        require(right, f"{path}: {key} of {name} can't be {cell.get(key)!r}; {_remedy(path)}")
+
+
 def _check_sums(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Hold the files to the checksums that were taken when they were collected."""
-    for name, expected in (manifest.get("sha256") or {}).items():
-        path = folder / Path(str(name)).name
+    """Hold the tables to the checksums that were taken when they were collected."""
+    for name, expected in manifest.get("sha256", {}).items():
+        path = folder / Path(name).name
         require(path.is_file(), f"{path} is missing; {_remedy(path)}")
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-        require(
-            found == expected,
-            f"{path} is not what was collected: its checksum differs from the manifest's; "
-            f"{_remedy(path)}",
-        )
+        same = hashlib.sha256(path.read_bytes()).hexdigest() == expected
+        require(same, f"{path} has been changed since it was collected; {_remedy(path)}")
 
 
 def _read_cell(
