@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE))
 
 
 def install():
-    from ottrpo.experiments import local, registry
+    from ottrpo.experiments import estimate, local, registry
 
     entry = registry.AgentEntry(
         key="moody",
@@ -25,6 +25,8 @@ def install():
     )
     registry._ALL_AGENTS = (entry,)
     registry.CONFIGS = Path(os.environ["MOODY_CONFIGS"])
+    # a study that is killed at random would otherwise be killed in its trials
+    estimate.WORTH_A_TRIAL = float(os.environ.get("WORTH_A_TRIAL", "inf"))
     local.COMMAND = (sys.executable, str(HERE / "moody.py"), "worker")
 
 

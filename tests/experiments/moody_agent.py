@@ -9,23 +9,37 @@ from counting_agent import CountingAgent
 
 
 class MoodyAgent(CountingAgent):
-    """Halfway through it crashes, hangs or dies, as its mood is; ``once`` in ``marks`` only.
+    """Late in training it crashes, hangs or dies, as its mood is; once, if it can leave a mark.
 
-    ``pause`` is how long an update takes, in seconds.
+    ``pause`` is how long an update takes, in seconds; ``marks`` where it leaves marks.
     """
 
-    def __init__(self, env, *, mood="calm", pause=0.0, marks="", stride=7, seed=0):
+    def __init__(self, env, *, mood="calm", pause=0.0, marks="", stride=7_000, seed=0):
         super().__init__(env, stride=stride, seed=seed)
         self.mood, self.pause, self.marks = mood, pause, marks
 
     def learn(self, total_timesteps, callback=None, progress_bar=False):
+        end = self.num_timesteps + total_timesteps
+
         def moody(agent):
             time.sleep(self.pause)
-            if 2 * agent.num_timesteps > total_timesteps and self._has_its_moment():
+            if agent.num_timesteps > 0.8 * end and self._has_its_moment():
                 self._lose_it()
             return callback(agent)
 
-        return super().learn(total_timesteps, callback=moody)
+        return super().learn(end, callback=moody)
+
+    def why_not_exact(self):
+        return None
+
+    def start_segment(self):
+        raise NotImplementedError
+
+    def training_state(self):
+        return {}, {"num_timesteps": self.num_timesteps}
+
+    def resume_from(self, arrays, data):
+        self.num_timesteps = data["num_timesteps"]
 
     def _has_its_moment(self):
         if self.mood == "calm":

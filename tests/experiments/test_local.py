@@ -3,7 +3,6 @@
 The agent only counts, and has moods; everything around it is the real thing.
 """
 
-import csv
 import json
 import os
 import random
@@ -15,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from result_tables import without_times
 
 HERE = Path(__file__).parent
 MOODS = """
@@ -34,7 +34,7 @@ class Place:
         self.folder = folder
         configs = folder / "configs" / "moody"
         configs.mkdir(parents=True)
-        (configs / "default.toml").write_text("steps = 700\n")
+        (configs / "default.toml").write_text("steps = 700_000\n")
         self.environment = {
             **os.environ,
             "MOODY_CONFIGS": str(configs.parent),
@@ -67,18 +67,6 @@ class Place:
         return without_times(self.folder / root / study)
 
 
-def without_times(folder):
-    """Every table of a study's results, but for the columns that say how long something took."""
-    tables = {}
-    for path in sorted(folder.glob("*.csv")):
-        with open(path, newline="") as file:
-            tables[path.name] = [
-                [value for key, value in row.items() if not key.endswith("_seconds")]
-                for row in csv.DictReader(file)
-            ]
-    return tables
-
-
 def workers_alive(folder):
     """Process ids of workers in ``folder``; the dead whom nobody has asked after do not count."""
     alive = []
@@ -100,9 +88,12 @@ def place(tmp_path):
 
 def test_a_study_is_told_run_skipped_and_added_to(place):
     study = place.study(CALM)
+    place.environment["WORTH_A_TRIAL"] = "10"
     code, out, err = place.run(study, "--workers", "2")
     assert (code, err) == (0, "")
-    assert "4 runs of 2 cells, 0 finished, 4 to do: 2,800 steps" in out
+    assert "trying 2 short runs to measure their speed" in out
+    assert re.search(r"2 at a time: about \d+ s \(speed of 2 from a short trial\)", out)
+    assert "4 runs of 2 cells, 0 finished, 4 to do: 2,800,000 steps" in out
     assert re.search(r"\[4/4, .*\] .*seed \d finished: 100 %, [\d,]+ steps/s, return \d+", out)
     assert "paper" not in out.split("┏")[0]  # the paper says nothing of this agent
     first = place.results()
@@ -110,6 +101,7 @@ def test_a_study_is_told_run_skipped_and_added_to(place):
     code, out, _ = place.run(study, "--seeds", "3", "--out", "results")
     assert code == 0
     assert "6 runs of 2 cells, 4 finished, 2 to do" in out
+    assert "(speed of 2 from earlier runs here)" in out
     more = place.results()
     assert [row for row in more["Taxi-v4__moody__default.csv"] if row[0] != "2"] == first[
         "Taxi-v4__moody__default.csv"
@@ -124,7 +116,7 @@ def test_moods_are_retried_reported_and_do_not_disturb_the_others(place):
             moods += f'[[cells]]\nenvironments = ["Taxi-v4"]\nlabel = "{label}"\n'
             moods += f'settings = {{ mood = "{mood}", marks = "{marks}" }}\n'
     study = place.study(MOODS.replace("seeds = 2", "seeds = 1") + moods)
-    code, out, err = place.run(study, "--workers", "4", "--retries", "1", "--time-limit", "2")
+    code, out, err = place.run(study, "--workers", "4", "--retries", "1", "--time-limit", "5")
     assert code == 1
     reasons = {
         "crash": "RuntimeError: in a bad mood",
@@ -137,6 +129,8 @@ def test_moods_are_retried_reported_and_do_not_disturb_the_others(place):
         once = f"Taxi-v4__moody__{mood}-once seed 0"
         assert f"{once} stopped, will be tried again: {reason}" in out
         assert f"{once} finished" in out
+        log = place.folder / f"runs/study/Taxi-v4__moody__{mood}-once/seed0.log"
+        assert "going on from step 553,000 of 700,000" in log.read_text()
     assert (
         "in a bad mood" in (place.folder / "runs/study/Taxi-v4__moody__crash/seed0.log").read_text()
     )
@@ -185,7 +179,7 @@ def test_two_processes_cannot_work_on_one_study(place):
 
 def test_a_run_of_other_settings_is_kept_aside(place):
     place.run(place.study(MOODS))
-    code, out, _ = place.run(place.study(MOODS + "settings = { stride = 50 }\n"))
+    code, out, _ = place.run(place.study(MOODS + "settings = { stride = 50_000 }\n"))
     assert code == 0
     assert "holds another run; kept as seed0~1" in out
     runs = place.folder / "runs/study/Taxi-v4__moody__default"
@@ -193,11 +187,8 @@ def test_a_run_of_other_settings_is_kept_aside(place):
         json.loads((runs / name / "manifest.json").read_text())["settings"].get("stride")
         for name in ("seed0", "seed0~1")
     ]
-    assert strides == [50, None]
-    assert all(
-        row[2] in ("700", "50") or int(row[2]) % 50 == 0
-        for row in place.results()["Taxi-v4__moody__default.csv"]
-    )
+    assert strides == [50_000, None]
+    assert {int(row[2]) % 50_000 for row in place.results()["Taxi-v4__moody__default.csv"]} == {0}
 
 
 def killed_and_restarted(place, study, kills, rng, longest):

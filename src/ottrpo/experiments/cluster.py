@@ -25,11 +25,13 @@ from ottrpo.persistence.lock import NAME as LOCK_NAME
 
 from .jobs import Job
 from .local import GRACE_SECONDS, TICK_SECONDS, Board, Worker
+from .store import CHECKPOINTS
 
-CHECKPOINTS = "checkpoints"
 # A run's state is sent home when it has a new checkpoint, and at least this often for the table.
 SEND_SECONDS = 20.0
 LOG_TAIL = 20_000
+# The keeper answers at once; a task that waits longer is cut off, and Ray tries it again.
+KEEPER_SECONDS = 120.0
 
 
 class RunFailed(Exception):
@@ -46,7 +48,7 @@ def run_jobs_on_ray(
     """
     with _connected(address) as ray:
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-            ray.get_runtime_context().get_node_id(), soft=True
+            ray.get_runtime_context().get_node_id(), soft=False
         )
         keeper = ray.remote(Keeper).options(num_cpus=0, scheduling_strategy=here).remote()
         task = ray.remote(run_and_report).options(
@@ -97,11 +99,9 @@ class Keeper:
 
 def run_and_report(job: Job, keeper: Any, time_limit: float, version: str) -> bytes:
     """The task: do one run on this node; its directory, finished."""
-    import ray
-
     if version != __version__:
         raise RuntimeError(f"this node has ottrpo {__version__}, the driver {version}")
-    state = ray.get(keeper.begin.remote(job.name))
+    state = _answer(keeper.begin.remote(job.name))
     with tempfile.TemporaryDirectory(prefix="ottrpo-", ignore_cleanup_errors=True) as folder:
         here = replace(job, path=Path(folder) / job.path.name)
         if state is not None:
@@ -114,9 +114,14 @@ def run_and_report(job: Job, keeper: Any, time_limit: float, version: str) -> by
             worker.stop(GRACE_SECONDS)
         if reason is None:
             return pack(here)
-        ray.get(keeper.send.remote(job.name, pack(here)))
-        ray.get(keeper.stumble.remote(job.name, reason))
+        keeper.send.remote(job.name, pack(here))
+        _answer(keeper.stumble.remote(job.name, reason))
         raise RunFailed(reason)
+
+
+def _answer(call: Any) -> Any:
+    """What a call to the keeper returns; `ray.get` would lend our core to another run meanwhile."""
+    return call.future().result(KEEPER_SECONDS)
 
 
 def pack(job: Job) -> bytes:
@@ -152,12 +157,12 @@ def unpack(state: bytes, job: Job) -> None:
 
 def _add(archive: tarfile.TarFile, path: Path, name: str, tail: int | None = None) -> None:
     try:
-        content = path.read_bytes()
+        content, written = path.read_bytes(), path.stat().st_mtime
     except FileNotFoundError:  # an old checkpoint, removed since it was listed
         return
     content = content if tail is None else content[-tail:]
     info = tarfile.TarInfo(name)
-    info.size = len(content)
+    info.size, info.mtime = len(content), int(written)
     archive.addfile(info, io.BytesIO(content))
 
 

@@ -14,7 +14,6 @@ from typing import final
 from .jobs import Job
 from .local import run_jobs
 from .protocol import protocol_named
-from .registry import agent_by_key
 from .results import RUNS
 
 # A trial is a run of this length. What is not many times longer is not worth one.
@@ -112,7 +111,8 @@ def _total(jobs: Iterable[Job], speeds: Mapping[str, Speed], workers: int) -> fl
     for job in jobs:
         start = 0.0 if job.cell.audit else START_SECONDS
         free.sort()
-        free[0] += start + job.spec.steps * speeds[job.cell.name].seconds_per_step
+        steps = job.spec.steps - job.progress().timestep
+        free[0] += start + steps * speeds[job.cell.name].seconds_per_step
     return max(free)
 
 
@@ -176,7 +176,7 @@ def _trials(jobs: Sequence[Job], workers: int, say: Callable[[str], None]) -> di
 
 
 def _trial(job: Job, folder: Path) -> Job:
-    finite = agent_by_key(job.spec.agent_key).finite
+    finite = job.spec.protocol.deterministic == (False,)
     quick = protocol_named("quick", finite=finite)
     spec = replace(job.spec, steps=TRIAL_STEPS, protocol=quick)
     return Job(cell=job.cell, spec=spec, path=folder / job.cell.name / "seed0")

@@ -168,7 +168,7 @@ def read_study(path: Path) -> Study:
         raise ValueError(f"{path.name} is not valid TOML: {error}") from error
     own = {"description", "paper", "workers", "cells"}
     common = {key: value for key, value in data.items() if key not in own}
-    _refuse_unknown(path.name, data, own | _CELL_KEYS - {"environments", "label"})
+    _refuse_unknown(path.name, data, own | _CELL_KEYS - {"label"})
     for key in ("description", "cells"):
         require(key in data, f"{path.name}: {key} is missing")
     try:

@@ -12,7 +12,7 @@ from typing import Any, Literal, final
 from .grid import Cell, Study
 from .registry import agent_by_key
 from .spec import RunSpec
-from .store import EVALUATIONS, MANIFEST, METRICS, RunDirectory
+from .store import CHECKPOINTS, EVALUATIONS, MANIFEST, METRICS, RunDirectory
 
 AUDIT = "audit.json"
 # The last records of a file are looked for in its last bytes; a record is a few hundred long.
@@ -90,7 +90,7 @@ class Job:
 
     def sign_of_life(self) -> tuple[int, ...]:
         """Changes whenever the run has written something."""
-        return tuple(_size(self.path / name) for name in (METRICS, EVALUATIONS, "checkpoints"))
+        return tuple(_size(self.path / name) for name in (METRICS, EVALUATIONS, CHECKPOINTS))
 
 
 @final
@@ -191,8 +191,7 @@ def _named(cell: Cell, steps: int | None) -> RunSpec:
 def _is_of(held: Mapping[str, Any], spec: RunSpec) -> bool:
     """Whether a manifest is of ``spec``; settings that came into being since do not count."""
     asked = json.loads(json.dumps(asdict(spec)))
-    keys = ("environment", "agent_key", "settings", "seed", "steps", "protocol")
-    if any(held.get(key) != asked[key] for key in keys):
+    if any(held.get(key) != value for key, value in asked.items()):
         return False
     resolved = json.loads(json.dumps(agent_by_key(spec.agent_key).resolve(spec.settings)))
     return same_settings(held.get("resolved") or {}, resolved)

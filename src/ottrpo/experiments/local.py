@@ -142,7 +142,8 @@ class _Pool:
         self, jobs: Iterable[Job], *, workers: int, retries: int, time_limit: float, board: Board
     ) -> None:
         self.failed: dict[str, str] = {}
-        self._waiting = deque(jobs)
+        # audited runs first: one after the other they share processes
+        self._waiting = deque(sorted(jobs, key=lambda job: not job.cell.audit))
         self._tries: dict[str, int] = {}
         self._live: list[Worker] = []
         self._leaving: list[Worker] = []

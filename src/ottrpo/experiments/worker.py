@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 import traceback
-from pathlib import Path
 from typing import Any
 
 from ottrpo.threads import default_to_one_thread
@@ -40,7 +39,6 @@ def do(job: dict[str, Any]) -> bool:
         if job["audit"]:
             from .audits import main as run
         else:
-            _forget_what_cannot_go_on(Path(job["out"]))
             from .one_run import main as run
         run(job)
     except Exception:
@@ -50,17 +48,6 @@ def do(job: dict[str, Any]) -> bool:
     finally:
         sys.stdout.flush()
     return True
-
-
-def _forget_what_cannot_go_on(path: Path) -> None:
-    """Clear the directory of a run that ended before its first checkpoint."""
-    from ottrpo.persistence.lock import DirectoryLock
-
-    from .jobs import clear
-
-    if (path / "manifest.json").is_file() and not (path / "checkpoints").is_dir():
-        with DirectoryLock(path) as lock:
-            clear(path, lock.path)
 
 
 def die_with(parent: int) -> None:

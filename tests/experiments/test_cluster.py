@@ -1,0 +1,223 @@
+"""Runs on a real Ray cluster of two nodes: the same numbers, also when a worker or a node dies."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from result_tables import without_times
+
+from ottrpo.cli import main
+from ottrpo.experiments import cluster
+from ottrpo.experiments.grid import Cell, Study
+from ottrpo.experiments.jobs import jobs_of
+from ottrpo.reports.scores import study_scores
+from ottrpo.reports.tables import markdown_table
+
+SHORT = """
+description = "for tests"
+protocol = "quick"
+[[cells]]
+environments = ["FrozenLake-v1"]
+steps = 20_000
+seeds = 2
+audit = true
+[[cells]]
+environments = ["Pendulum-v1"]
+steps = 4_096
+"""
+LONG = """
+description = "for tests"
+protocol = "quick"
+[[cells]]
+environments = ["Pendulum-v1"]
+steps = 80_000
+seeds = 2
+"""
+
+
+def test_without_ray_the_extra_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "ray", None)  # what an import of it then raises is real
+    (tmp_path / "short.toml").write_text(SHORT)
+    assert main(["reproduce", "short.toml", "--ray", "auto"]) == 2
+    told = capsys.readouterr().err
+    assert told == "ottrpo: --ray needs Ray, which is not installed: pip install 'ottrpo[ray]'\n"
+
+
+def test_a_run_travels_as_bytes(tmp_path, counting):
+    cell = Cell(environment="Taxi-v4", agent="counting")
+    study = Study(name="s", description="d", cells=(cell,))
+    (here,) = jobs_of(study, tmp_path / "here", seeds=None, steps=None)
+    (there,) = jobs_of(study, tmp_path / "there", seeds=None, steps=None)
+    (here.path / "checkpoints").mkdir(parents=True)
+    (here.path / "checkpoints" / "7").write_bytes(b"\0\1")
+    (here.path / "metrics.jsonl").write_text("{}\n")
+    (here.path / ".lock").write_text("ours")
+    here.log.write_text("x" * 100_000 + "the end")
+    (there.path / "checkpoints").mkdir(parents=True)
+    (there.path / "checkpoints" / "3").write_text("older")
+    state = cluster.pack(here)
+    cluster.unpack(state, there)
+    found = {str(p.relative_to(there.path)) for p in there.path.rglob("*") if p.is_file()}
+    assert found == {"checkpoints/7", "metrics.jsonl"}
+    assert (there.path / "checkpoints" / "7").read_bytes() == b"\0\1"
+    assert there.log.read_text().endswith("the end")
+    assert there.log.stat().st_size == cluster.LOG_TAIL
+    names = state.index(b"checkpoints/7"), state.index(b"metrics.jsonl")
+    assert names[0] < names[1]  # a log that is read later knows all that the checkpoint knows
+
+
+class Process(NamedTuple):
+    pid: int
+    parent: int
+    session: int
+    command: list[bytes]
+
+
+def processes():
+    """Everything that runs on this machine."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            command = (entry / "cmdline").read_bytes().split(b"\0")
+            numbers = (entry / "stat").read_text().rpartition(")")[2].split()
+            found.append(Process(int(entry.name), int(numbers[1]), int(numbers[3]), command))
+    return found
+
+
+class Node:
+    """A node of a cluster, in a session of its own: what is started here is ended here."""
+
+    def __init__(self, folder, *arguments):
+        self.log = folder / f"node-{arguments[0].strip('-').partition('=')[0]}.log"
+        command = [Path(sys.executable).with_name("ray"), "start", *arguments]
+        command += ["--num-cpus=1", "--object-store-memory=80000000", "--block"]
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, start_new_session=True, cwd=folder
+            )
+
+    def wait(self):
+        deadline = time.monotonic() + 90
+        while "block forever" not in self.log.read_text():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.2)
+        return self
+
+    def kill(self):
+        """All its processes at once, as when the machine is switched off."""
+        for process in processes():
+            if process.session == self.process.pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.fixture
+def two_nodes(tmp_path, monkeypatch):
+    if find_spec("ray") is None:
+        pytest.skip("Ray is not installed: pip install 'ottrpo[ray]'")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_health_check_period_ms", "500")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    started = []
+    try:
+        head = Node(tmp_path, "--head", f"--port={port}", "--include-dashboard=false")
+        started.append(head)
+        head.wait()
+        other = Node(tmp_path, f"--address=127.0.0.1:{port}")
+        started.append(other)
+        other.wait()
+        yield f"127.0.0.1:{port}", head, other
+    finally:
+        for node in reversed(started):
+            node.kill()
+
+
+def start(folder, *arguments):
+    command = [sys.executable, "-m", "ottrpo.cli", "reproduce", *arguments]
+    return subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def finish(process):
+    out, _ = process.communicate(timeout=400)
+    return process.returncode, out
+
+
+def runs_by_node(nodes):
+    """For each node the processes of runs on it: (Ray's worker, the run)."""
+    everybody = {process.pid: process for process in processes()}
+    runs = [p for p in everybody.values() if b"ottrpo.experiments.worker" in p.command]
+    return [
+        [
+            (run.parent, run.pid)
+            for run in runs
+            if run.parent in everybody and everybody[run.parent].session == node.process.pid
+        ]
+        for node in nodes
+    ]
+
+
+def when_both_are_busy(nodes, process):
+    deadline = time.monotonic() + 120
+    while not all(runs := runs_by_node(nodes)):
+        assert process.poll() is None, finish(process)
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    time.sleep(8)  # well into their training
+    return runs
+
+
+@pytest.mark.slow
+def test_one_worker_two_workers_and_ray_give_the_same_tables(tmp_path, two_nodes):
+    (tmp_path / "short.toml").write_text(SHORT)
+    tables, pages = [], []
+    for place in (["--workers", "1"], ["--workers", "2"], ["--ray", two_nodes[0]]):
+        folder = tmp_path / place[1].replace(":", "-")
+        folder.mkdir()
+        code, out = finish(start(folder, "../short.toml", *place))
+        assert code == 0, out
+        results = folder / "results" / "short"
+        tables.append(without_times(results))
+        pages.append(markdown_table(study_scores(results)).encode())
+        assert out.count("started") == 3
+    assert tables[0] == tables[1] == tables[2]
+    assert pages[0] == pages[1] == pages[2]
+    assert len(tables[0]) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["run", "worker", "node"])
+def test_whatever_dies_the_runs_end_with_the_same_results(tmp_path, two_nodes, victim):
+    address, head, other = two_nodes
+    (tmp_path / "long.toml").write_text(LONG)
+    process = start(tmp_path, "long.toml", "--ray", address)
+    (((_, _),), ((worker, run),)) = when_both_are_busy((head, other), process)
+    if victim == "node":
+        other.kill()
+    else:
+        os.kill(worker if victim == "worker" else run, signal.SIGKILL)
+    code, out = finish(process)
+    print(out)
+    assert code == 0, out
+    assert out.count("started") >= 3, out  # one of the two runs twice
+    if victim == "run":
+        assert "stopped, will be tried again: killed by SIGKILL" in out
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    code, out = finish(start(alone, "../long.toml", "--workers", "2"))
+    assert code == 0, out
+    assert without_times(tmp_path / "results" / "long") == without_times(alone / "results" / "long")
