@@ -13,7 +13,7 @@ class Bench:
     """Measure speed, as ratios taken side by side in one run. `ottrpo list` names what there is."""
 
     benchmark: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK")]
-    """which one: dual, tabular, train; what follows it are the benchmark's own options"""
+    """dual, tabular, train or checkpoint; what follows it are the benchmark's own options"""
     options: tyro.conf.Suppress[tuple[str, ...]] = ()
 
     @classmethod

@@ -200,6 +200,7 @@ BENCHMARKS = {
     "dual": "the exact dual against scipy's scalar minimiser",
     "tabular": "finite problems against a loop over Gymnasium",
     "train": "training against Stable-Baselines3",
+    "checkpoint": "a checkpoint against the training between two",
 }
 
 
