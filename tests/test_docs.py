@@ -86,3 +86,21 @@ def test_the_readme_s_results_are_those_of_the_results_folder():
 
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     assert page == with_results(page, ROOT / "results"), "run `make results`"
+
+
+def test_the_page_on_studies_names_them_all():
+    from ottrpo.experiments.grid import STUDIES
+
+    page = (ROOT / "docs" / "reproduce.md").read_text()
+    assert [name for name in STUDIES if f"`{name}`" not in page] == []
+
+
+def test_the_study_on_the_page_is_one(tmp_path):
+    from ottrpo.experiments.grid import read_study
+
+    (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "reproduce.md").read_text(), re.S)
+    (tmp_path / "mine.toml").write_text(text)
+    study = read_study(tmp_path / "mine.toml")
+    assert [len(study.cells), study.cells[2].label] == [8, "coarse radius-10pc"]
+    for cell in study.cells:
+        assert cell.spec().steps == 1_000_000

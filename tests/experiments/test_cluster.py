@@ -38,7 +38,7 @@ description = "for tests"
 protocol = "quick"
 [[cells]]
 environments = ["Pendulum-v1"]
-steps = 80_000
+steps = 100_000
 seeds = 2
 """
 
@@ -171,13 +171,14 @@ def runs_by_node(nodes):
     ]
 
 
-def when_both_are_busy(nodes, process):
-    deadline = time.monotonic() + 120
-    while not all(runs := runs_by_node(nodes)):
+def when_both_have_sent_a_checkpoint(nodes, process, store):
+    deadline = time.monotonic() + 200
+    while (
+        not all(runs := runs_by_node(nodes)) or len(list(store.glob("*/seed*/checkpoints/*"))) < 2
+    ):
         assert process.poll() is None, finish(process)
         assert time.monotonic() < deadline
         time.sleep(0.2)
-    time.sleep(8)  # well into their training
     return runs
 
 
@@ -205,15 +206,18 @@ def test_whatever_dies_the_runs_end_with_the_same_results(tmp_path, two_nodes, v
     address, head, other = two_nodes
     (tmp_path / "long.toml").write_text(LONG)
     process = start(tmp_path, "long.toml", "--ray", address)
-    (((_, _),), ((worker, run),)) = when_both_are_busy((head, other), process)
+    store = tmp_path / "runs" / "long"
+    runs = when_both_have_sent_a_checkpoint((head, other), process, store)
+    (_, ((worker, run),)) = runs
     if victim == "node":
         other.kill()
     else:
         os.kill(worker if victim == "worker" else run, signal.SIGKILL)
     code, out = finish(process)
-    print(out)
     assert code == 0, out
     assert out.count("started") >= 3, out  # one of the two runs twice
+    logs = [path.read_text() for path in store.glob("*/seed*.log")]
+    assert sum("going on from step" in log for log in logs) == 1  # not from the beginning
     if victim == "run":
         assert "stopped, will be tried again: killed by SIGKILL" in out
     alone = tmp_path / "alone"

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, final
 
 from ottrpo.core.checks import require
+from ottrpo.persistence.files import write_atomically
 
 from .grid import Study
 from .jobs import AUDIT, same_settings
@@ -50,12 +51,13 @@ def collect(study: Study, paths: Iterable[Path], folder: Path) -> list[str]:
         return complaints
     with _replacement(folder) as temporary:
         for name, rows in tables.items():
-            _write(temporary / name, _csv_text(rows))
+            write_atomically(temporary / name, _csv_text(rows).encode())
         manifest = _manifest(study, held, new) | {
             "cells": cells,
             "sha256": {name: _checksum(temporary / name) for name in sorted(tables)},
         }
-        _write(temporary / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+        text = json.dumps(manifest, indent=2) + "\n"
+        write_atomically(temporary / MANIFEST, text.encode())
     return complaints
 
 
@@ -333,13 +335,6 @@ def _replacement(folder: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
         heal(folder)
         raise
-
-
-def _write(path: Path, text: str) -> None:
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _csv_text(rows: Rows) -> str:
