@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from .randomness import require_sound
+
 Arrays = dict[str, np.ndarray[Any, Any]]
 TAG = "@"
 LONG = 8  # lists of numbers longer than this go into an array
@@ -103,6 +105,7 @@ def _generator(value: Any, arrays: Mapping[str, Any]) -> np.random.Generator:
     state = decode(value["state"], arrays)
     if state["bit_generator"] not in GENERATORS:
         raise ValueError(f"there is no random generator {state['bit_generator']!r}")
+    require_sound(state)
     generator = np.random.Generator(getattr(np.random, state["bit_generator"])())
     generator.bit_generator.state = state
     return generator
