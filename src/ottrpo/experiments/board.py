@@ -66,13 +66,11 @@ class StudyBoard:
         self._signs[job.name] = AGAIN if again else FAILED
         word = "stopped, will be tried again" if again else "FAILED"
         line = f"{job.name} {word}: {reason} (see {job.log})"
-        self._console.print(
-            f"{self._clock()} {escape(line)}", style="yellow" if again else "bold red"
-        )
+        self._print(line, "yellow" if again else "bold red")
 
     def say(self, line: str) -> None:
         """Print a line above the table."""
-        self._console.print(f"{self._clock()} {escape(line)}", highlight=False, soft_wrap=True)
+        self._print(line)
 
     def tick(self) -> None:
         """Look at what runs, and show it."""
@@ -154,6 +152,10 @@ class StudyBoard:
         if paper is not None:
             parts.append(f"paper {paper.score:,.0f}")
         return ", ".join(parts)
+
+    def _print(self, line: str, style: str | None = None) -> None:
+        text = f"{self._clock()} {escape(line)}"
+        self._console.print(text, style=style, highlight=False, soft_wrap=True)
 
     def _percent(self, job: Job) -> int:
         return int(100 * self._progress[job.name].timestep / job.spec.steps)
