@@ -27,7 +27,7 @@ def command(environment, steps, every, *settings):
             *(*MAIN, "train", environment, "--seed", "3", "--steps", str(steps)),
             *("--checkpoint-every", str(every), *(("--set", *settings) if settings else ())),
         ],
-        "go on": [*MAIN, "resume"],
+        "go on": [*MAIN, "resume", "--trust"],
     }
 
 

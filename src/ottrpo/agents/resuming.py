@@ -9,6 +9,7 @@ import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 
 from ottrpo.deep.observations import Encoded, ObservationLayout
+from ottrpo.envs import catalogue
 from ottrpo.persistence import bundle
 from ottrpo.persistence.environments import vector
 from ottrpo.persistence.keeper import checkpoint_kind, last_checkpoint
@@ -125,7 +126,9 @@ class Resumable:
                     f"{data['environment']} can't be made by its id alone as it was; pass one like "
                     "it: resume(path, env=...)"
                 )
-            env = data["environment"] if env is None else env
+            if env is None:
+                env = data["environment"]
+                catalogue.require_no_import(env)
             agent = cls._from_saved(checkpoint.path, arrays, data, env, device, settings)
             agent.resume_from(arrays, data)
         return agent

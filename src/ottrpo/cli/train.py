@@ -82,6 +82,8 @@ class Train:
             f"{spec.steps:,} steps -> {path}",
             markup=False,
         )
+        if self.checkpoint_every and not directory.manifest["checkpoints"]:
+            console.print(f"{spec.agent} has no checkpoints: interrupted, it starts again")
 
         def work() -> None:
             with ProgressWatch(spec.steps, console) as watch:

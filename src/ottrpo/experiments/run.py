@@ -127,9 +127,7 @@ def train(
         Stopped: by SIGTERM or Ctrl-C, when all is saved.
         NonFiniteError: something became NaN or infinite; the last checkpoint is good.
     """
-    asked = directory.manifest.get("checkpoints")
-    if asked and asked["reason"] is not None:
-        tell(segment_line(asked["reason"]))
+    _tell_mode(directory.manifest, tell)
     Run(spec, agent, directory, Recorder(spec, directory, watch)).go_on()
 
 
@@ -163,6 +161,7 @@ def restored(directory: RunDirectory, watch: Watch, tell: Callable[[str], None] 
     every = asked["every"] if asked else 1
     require(type(every) is int and every >= 1, f"the manifest asks for checkpoints every {every!r}")
     _tell_changes(directory.manifest, tell)
+    _tell_mode(directory.manifest, tell)
     recorder = Recorder(spec, directory, watch)
     for line in directory.torn_lines():
         tell(line)
@@ -283,10 +282,19 @@ def spec_of(manifest: Mapping[str, Any]) -> RunSpec:
         raise ValueError(f"the manifest does not describe a run: {error!r}") from error
 
 
+def _tell_mode(manifest: Mapping[str, Any], tell: Callable[[str], None]) -> None:
+    """Say if the environment is seeded anew at every checkpoint, which makes it another run."""
+    asked = manifest.get("checkpoints")
+    if asked and asked["reason"] is not None:
+        tell(segment_line(asked["reason"]))
+
+
 def _tell_changes(manifest: Mapping[str, Any], tell: Callable[[str], None]) -> None:
     """Say which versions are others than those the run began with: numbers may depend on them."""
     before, now = manifest.get("versions") or {}, provenance.versions()
-    changed = [f"{name} {was} -> {now[name]}" for name, was in before.items() if was != now[name]]
+    changed = [
+        f"{name} {was} -> {now.get(name)}" for name, was in before.items() if was != now.get(name)
+    ]
     if changed:
         tell(f"other versions than when it began, so numbers may differ: {', '.join(changed)}")
 
@@ -295,7 +303,8 @@ def load_agent(directory: RunDirectory) -> Any:
     """The trained agent of a run."""
     require(
         directory.finished,
-        f"{directory.path} holds no trained agent: the run has not finished",
+        f"{directory.path} holds no trained agent: the run has not finished; to go on with it: "
+        f"ottrpo resume {directory.path}",
     )
     entry = agent_by_key(str(directory.manifest.get("agent_key")))
     return entry.load().load(directory.agent_path, env=directory.manifest["environment"])
