@@ -81,7 +81,7 @@ class Exhibit:
             and not any(fnmatchcase(cell.study, pattern) for pattern in asked)
         )
         chosen = select(held, [*self.cells, *({"study": escape(name)} for name in unasked)])
-        return [c for c in chosen if self.everywhere or catalogue.paper_id(c.environment)]
+        return chosen if self.everywhere else of_the_paper(chosen)
 
     def missing_studies(self, known: Iterable[str]) -> list[str]:
         """The studies that the exhibit asks for and that have no results."""
@@ -130,6 +130,13 @@ def select(cells: Iterable[CellResult], choices: Sequence[Criteria]) -> list[Cel
             if fits(cell, criteria):
                 chosen.setdefault((cell.environment, cell.agent, cell.title), cell)
     return list(chosen.values())
+
+
+def of_the_paper(cells: Iterable[CellResult]) -> list[CellResult]:
+    """The cells on the paper's environments, in the paper's order of them."""
+    order = [entry.env_id for entry in catalogue.CATALOGUE if entry.paper_id]
+    held = [cell for cell in cells if cell.environment in order]
+    return sorted(held, key=lambda cell: order.index(cell.environment))
 
 
 def read_plan(path: Path = FILE) -> Plan:

@@ -28,7 +28,6 @@ from .statistics import Profile
 
 COLUMNS = 3
 INSIDE = 4  # curves whose legend finds room among them
-LEGEND_COLUMNS = 3
 POINTS = 50  # of a curve in a page: more than a panel of this size can show
 # the palette of the pictures, and what stands for each colour in SVG
 PALETTE = (
@@ -109,7 +108,7 @@ def save_panels(panels: Sequence[Panel], path: Path) -> None:
 def panel_svg(panel: Panel) -> str:
     """One panel as an ``<svg>`` element."""
     with mpl.rc_context(_SVG):
-        figure, axes = _svg_figure(len(panel.cells))
+        figure, axes = _svg_figure([label for label, _ in panel.cells])
         _draw(axes, panel, points=POINTS)
         return _svg(figure, panel.title)
 
@@ -117,7 +116,7 @@ def panel_svg(panel: Panel) -> str:
 def profiles_svg(title: str, profiles: Sequence[tuple[str, Profile]], xlabel: str) -> str:
     """Performance profiles, one curve each."""
     with mpl.rc_context(_SVG):
-        figure, axes = _svg_figure(len(profiles))
+        figure, axes = _svg_figure([label for label, _ in profiles])
         for i, (label, profile) in enumerate(profiles):
             colour, style = _style(i)
             axes.plot(
@@ -168,19 +167,24 @@ def _draw(axes: Any, panel: Panel, points: int | None = None) -> None:
 
 def _legend(axes: Any) -> None:
     """Inside where there is room, below the panel where there are many curves."""
-    handles, _ = axes.get_legend_handles_labels()
-    if len(handles) <= INSIDE + 1:  # the paper's line is one of them
+    _, labels = axes.get_legend_handles_labels()
+    if len(labels) <= INSIDE + 1:  # the paper's line is one of them
         axes.legend(frameon=False, fontsize=7)
         return
     below = axes.transAxes + ScaledTranslation(0, -32 / 72, axes.figure.dpi_scale_trans)
     axes.legend(
         frameon=False,
         fontsize=7,
-        ncols=LEGEND_COLUMNS,
+        ncols=_legend_columns(labels),
         loc="upper center",
         bbox_to_anchor=(0.5, 0.0),
         bbox_transform=below,
     )
+
+
+def _legend_columns(labels: Sequence[str]) -> int:
+    longest = max(map(len, labels))
+    return 3 if longest <= 18 else 2 if longest <= 30 else 1
 
 
 def _style(i: int) -> tuple[str, str]:
@@ -200,8 +204,9 @@ def _thinned(mark_t: Any, return_nt: Floats, points: int | None) -> tuple[Any, F
     return mark_t[kept], return_nt[:, kept]
 
 
-def _svg_figure(curves: int) -> tuple[Figure, Any]:
-    extra = 0.17 * (-(-(curves + 1) // LEGEND_COLUMNS)) if curves > INSIDE else 0.0
+def _svg_figure(labels: Sequence[str]) -> tuple[Figure, Any]:
+    rows = -(-(len(labels) + 1) // _legend_columns(labels)) if len(labels) > INSIDE else 0
+    extra = 0.17 * rows
     height = 3.1 + extra
     figure = Figure(figsize=(4.4, height))
     figure.patch.set_alpha(0.0)

@@ -23,7 +23,7 @@ from ottrpo.experiments.published import trained_score
 
 from .aggregates import aggregate_figure, aggregate_table, find_groups
 from .entries import Entry, Table
-from .exhibits import Exhibit, Plan, read_plan, select
+from .exhibits import Exhibit, Plan, of_the_paper, read_plan, select
 from .figures import Panel, families, panel_svg
 from .results import CellResult, StudyResult, read_study
 from .scores import cell_scores
@@ -89,9 +89,7 @@ def render(studies: Sequence[StudyResult]) -> str:
         script=Markup(script),
         digest=digest,
         headline=headline_table(
-            [c for c in select(cells, plan.headline) if catalogue.paper_id(c.environment)],
-            scores,
-            plan.full_steps,
+            of_the_paper(select(cells, plan.headline)), scores, plan.full_steps
         ),
         glance=_glance(exhibits),
         rules=RULES,
@@ -180,10 +178,13 @@ def _by_environment(cells: Sequence[CellResult]) -> list[Panel]:
 
 def _label(cell: CellResult, among: Sequence[CellResult]) -> str:
     """The agent, the configuration, or both: whatever tells the cell from the others."""
+    title = cell.title
+    if len({other.config for other in among}) == 1:
+        title = title.removeprefix(cell.config).strip() or cell.config
     if len({other.agent for other in among}) == 1:
-        return cell.title
+        return title
     alone = sum(other.agent == cell.agent for other in among) == 1
-    return cell.agent if alone else f"{cell.agent}, {cell.title}"
+    return cell.agent if alone else f"{cell.agent}, {title}"
 
 
 def _glance(exhibits: Sequence[Section]) -> Table:

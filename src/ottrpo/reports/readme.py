@@ -16,6 +16,11 @@ BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 STUDIES = {
     "tabular-default": "Finite problems, default settings (`ottrpo reproduce tabular-default`):",
     "control": "Continuous control, MuJoCo v5 (`ottrpo reproduce control`):",
+    "paper-literal": "OT-TRPO with the paper's settings (`ottrpo reproduce paper-literal`):",
+    "baselines-control": "The other methods there, tuned and as the paper has them "
+    "(`ottrpo reproduce baselines-control`):",
+    "baselines-finite": "The other methods on finite problems "
+    "(`ottrpo reproduce baselines-finite`):",
 }
 
 

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .exhibits import read_plan
 from .results import CellResult, StudyResult, read_study
 from .scores import CellScore, cell_scores
+from .verdicts import judge
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -72,24 +74,32 @@ def violation_share(cell: CellResult) -> str:
 
 
 def markdown_table(scores: Sequence[CellScore]) -> str:
-    """Scores for a page: mean and spread over seeds, deterministic and sampled side by side."""
-    lines = [
-        "| environment | settings | deterministic | sampled | lowest seed | seeds | paper |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    """Scores for a page: mean and spread over seeds, deterministic and sampled side by side.
+
+    The verdict is that of the deterministic actions where they were evaluated.
+    """
+    head = (
+        "environment | settings | deterministic | sampled | lowest seed | seeds | paper | verdict"
+    )
+    lines = [f"| {head} |", "|---" * 8 + "|"]
     by_cell: dict[str, dict[bool, CellScore]] = {}
     for score in scores:
         by_cell.setdefault(score.cell, {})[score.deterministic] = score
+    full_steps = read_plan().full_steps
     for both in by_cell.values():
         first = both.get(True) or both[False]
         shown = [
             f"{number(both[d].mean)} ± {number(both[d].std_seeds)}" if d in both else "-"
             for d in (True, False)
         ]
+        full = full_steps.get(first.environment)
+        seeds = list(first.by_seed.values())
+        verdict = judge(seeds, first.published, steps=first.steps, full_steps=full)
         paper = "-" if first.paper is None else f"{first.paper:,.0f}"
+        word = "-" if first.paper is None else verdict.word
         lines.append(
             f"| {first.environment} | {first.agent}, {first.label} | {shown[0]} | {shown[1]} "
-            f"| {number(first.lowest)} | {first.seeds} | {paper} |"
+            f"| {number(first.lowest)} | {first.seeds} | {paper} | {word} |"
         )
     return "\n".join(lines) + "\n"
 

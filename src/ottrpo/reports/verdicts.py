@@ -80,7 +80,7 @@ def judge(
     interval = Interval(ours.low - published.score, ours.high - published.score)
     word, why = _word(ours, published)
     if full_steps is not None and steps is not None and steps < full_steps:
-        word, why = NOT_COMPARABLE, f"{steps:,} steps; a full run has {full_steps:,}"
+        word, why = NOT_COMPARABLE, f"trained {steps / full_steps:.0%} of a full run"
     return Verdict(word=word, why=why, difference=difference, interval=interval)
 
 
