@@ -92,7 +92,7 @@ def test_progress_is_read_from_the_ends_of_the_files(jobs, tmp_path):
 
 
 def test_the_estimate_says_where_its_speeds_come_from(jobs, tmp_path, monkeypatch):
-    nothing = estimate(jobs, jobs, results=tmp_path, workers=2, say=print)
+    nothing = estimate(jobs, jobs, results=[tmp_path], workers=2, say=print)
     assert str(nothing) == "no estimate: the runs are too short to be worth a trial"
     folder = tmp_path / "results" / "other"
     folder.mkdir(parents=True)
@@ -101,7 +101,7 @@ def test_the_estimate_says_where_its_speeds_come_from(jobs, tmp_path, monkeypatc
         "Taxi-v4__counting__default,0,600,30,60\n"
         "CliffWalking-v1__counting__wide,0,1000,50,\n"
     )
-    kept = estimate(jobs, jobs, results=folder.parent, workers=2, say=print)
+    kept = estimate(jobs, jobs, results=[folder.parent], workers=2, say=print)
     assert kept.sources == {estimates.KEPT: 1, estimates.LIKE: 1}
     # three runs of 65 s and three of 55 s, in turn, each on the first free process
     assert kept.seconds == pytest.approx(65 + 55 + 65)
@@ -109,5 +109,5 @@ def test_the_estimate_says_where_its_speeds_come_from(jobs, tmp_path, monkeypatc
         "about 3 min (speed of 1 from kept results, 1 from kept results of other settings)"
     )
     finish(jobs[0])
-    here = estimate(jobs, jobs[1:], results=folder.parent, workers=2, say=print)
+    here = estimate(jobs, jobs[1:], results=[folder.parent], workers=2, say=print)
     assert here.sources == {estimates.HERE: 1, estimates.LIKE: 1}

@@ -52,6 +52,13 @@ def test_without_ray_the_extra_is_named(tmp_path, monkeypatch, capsys):
     assert told == "ottrpo: --ray needs Ray, which is not installed: pip install 'ottrpo[ray]'\n"
 
 
+def test_a_study_of_times_is_not_for_a_cluster(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "short.toml").write_text("workers = 1\n" + SHORT)
+    assert main(["reproduce", "short.toml", "--ray", "auto"]) == 2
+    assert "short measures time: it is run on one machine" in capsys.readouterr().err
+
+
 def test_a_run_travels_as_bytes(tmp_path, counting):
     cell = Cell(environment="Taxi-v4", agent="counting")
     study = Study(name="s", description="d", cells=(cell,))

@@ -108,7 +108,10 @@ class Reproduce:
         if self.study is None:
             if not self.collect:
                 raise Mistake(f"a study is missing; known: {', '.join(known)}")
-            return [study for study in known.values() if (RUNS / study.name).is_dir()]
+            begun = [study for study in known.values() if (RUNS / study.name).is_dir()]
+            if not begun:
+                raise Mistake(f"there are no runs of a study under {RUNS}")
+            return begun
         if self.study in known:
             return [known[self.study]]
         if self.study.endswith(".toml"):

@@ -24,7 +24,7 @@ from ottrpo import __version__
 from ottrpo.persistence.lock import NAME as LOCK_NAME
 
 from .jobs import Job
-from .local import GRACE_SECONDS, TICK_SECONDS, Board, Worker
+from .local import GRACE_SECONDS, TICK_SECONDS, Board, Worker, prepare
 from .store import CHECKPOINTS
 
 # A run's state is sent home when it has a new checkpoint, and at least this often for the table.
@@ -39,26 +39,30 @@ class RunFailed(Exception):
 
 
 def run_jobs_on_ray(
-    jobs: Sequence[Job], *, address: str, retries: int, time_limit: float, board: Board
+    ray: Any, jobs: Sequence[Job], *, retries: int, time_limit: float, board: Board
 ) -> dict[str, str]:
-    """Do all jobs on the cluster at ``address``; those that failed for good, with the reason.
+    """Do all jobs on the cluster; the names of those that failed for good, with the reason.
 
-    Raises:
-        ValueError: if Ray is not installed, or there is no such cluster.
+    Args:
+        ray: what `connected` gives.
+        jobs: what to do.
+        retries: how often Ray tries a run again that failed or whose worker or node died.
+        time_limit: seconds without a sign of life after which a run counts as hanging.
+        board: who is told.
     """
-    with _connected(address) as ray:
-        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-            ray.get_runtime_context().get_node_id(), soft=False
-        )
-        keeper = ray.remote(Keeper).options(num_cpus=0, scheduling_strategy=here).remote()
-        task = ray.remote(run_and_report).options(
-            num_cpus=1, max_retries=retries, retry_exceptions=[RunFailed]
-        )
-        for job in jobs:
-            if job.state() == "unfinished":
-                ray.get(keeper.hold.remote(job.name, pack(job)))
-        waiting = {task.remote(job, keeper, time_limit, __version__): job for job in jobs}
-        return _Driver(ray, keeper, waiting, retries, board).run()
+    here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+        ray.get_runtime_context().get_node_id(), soft=False
+    )
+    keeper = ray.remote(Keeper).options(num_cpus=0, scheduling_strategy=here).remote()
+    task = ray.remote(run_and_report).options(
+        num_cpus=1, max_retries=retries, retry_exceptions=[RunFailed]
+    )
+    for job in jobs:
+        prepare(job, board)
+        if job.state() == "unfinished":
+            ray.get(keeper.hold.remote(job.name, pack(job)))
+    waiting = {task.remote(job, keeper, time_limit, __version__): job for job in jobs}
+    return _Driver(ray, keeper, waiting, retries, board).run()
 
 
 @final
@@ -235,7 +239,12 @@ class _Driver:
 
 
 @contextmanager
-def _connected(address: str) -> Iterator[Any]:
+def connected(address: str) -> Iterator[Any]:
+    """Ray, connected to the cluster at ``address``.
+
+    Raises:
+        ValueError: if Ray is not installed, or there is no such cluster.
+    """
     try:
         import ray
         import ray.util.scheduling_strategies
@@ -254,3 +263,8 @@ def _connected(address: str) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def cores(ray: Any) -> int:
+    """How many runs the cluster does at once."""
+    return max(1, int(ray.cluster_resources().get("CPU", 1)))

@@ -5,6 +5,7 @@ is nothing of the kind, from a short trial.
 """
 
 import csv
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -66,14 +67,14 @@ def estimate(
     jobs: Sequence[Job],
     missing: Sequence[Job],
     *,
-    results: Path,
+    results: Sequence[Path],
     workers: int,
     say: Callable[[str], None],
 ) -> Estimate:
     """How long ``missing``, of all the ``jobs`` of a study, will take on ``workers`` processes."""
     cells = {job.cell.name: job for job in missing}
     speeds = _earlier(jobs)
-    kept = _kept(results)
+    kept = {name: seconds for folder in results for name, seconds in _kept(folder).items()}
     for name, job in cells.items():
         if name not in speeds and (found := _kept_speed(job, kept)) is not None:
             speeds[name] = found
@@ -163,7 +164,7 @@ def _trials(jobs: Sequence[Job], workers: int, say: Callable[[str], None]) -> di
             trials[family] = _trial(members[0], Path(folder) / str(i))
         run_jobs(
             list(trials.values()),
-            workers=workers,
+            workers=min(workers, os.cpu_count() or 1),  # here, also if the runs go to a cluster
             retries=0,
             time_limit=TRIAL_TIME_LIMIT,
             board=_Silent(),

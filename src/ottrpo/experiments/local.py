@@ -124,6 +124,14 @@ class Worker:
         return pipe
 
 
+def prepare(job: Job, board: Board) -> None:
+    """Make room for a run: what is not it is kept aside."""
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    if job.state() == "other":
+        aside = set_aside(job.path)
+        board.say(f"{job.path} holds another run; kept as {aside.name}")
+
+
 def run_jobs(
     jobs: Sequence[Job], *, workers: int, retries: int, time_limit: float, board: Board
 ) -> dict[str, str]:
@@ -180,10 +188,7 @@ class _Pool:
 
     def _next(self) -> Job:
         job = self._waiting.popleft()
-        job.log.parent.mkdir(parents=True, exist_ok=True)
-        if job.state() == "other":
-            aside = set_aside(job.path)
-            self._board.say(f"{job.path} holds another run; kept as {aside.name}")
+        prepare(job, self._board)
         self._board.began(job)
         return job
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, final
 
+from ottrpo.core.checks import require
 from ottrpo.persistence.lock import DirectoryLock
 
 from . import results
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 RUNS_ROOT = Path("runs")
+KEPT_RESULTS = Path("results")
 
 
 @final
@@ -93,28 +95,30 @@ def _run_missing(
     )
     if not missing:
         return {}
-    if options.ray is not None:
-        from .cluster import run_jobs_on_ray
-
-        console.print(f"runs are placed on the Ray cluster {options.ray}", markup=False)
+    if options.ray is None:
+        workers = min(options.workers, study.workers or options.workers, len(missing))
+        _tell_estimate(jobs, missing, options.out, workers, console)
         with StudyBoard(jobs, finished, console) as board:
-            return run_jobs_on_ray(
+            return run_jobs(
                 missing,
-                address=options.ray,
+                workers=workers,
                 retries=options.retries,
                 time_limit=options.time_limit,
                 board=board,
             )
-    workers = min(options.workers, study.workers or options.workers, len(missing))
-    _tell_estimate(jobs, missing, options.out, workers, console)
-    with StudyBoard(jobs, finished, console) as board:
-        return run_jobs(
-            missing,
-            workers=workers,
-            retries=options.retries,
-            time_limit=options.time_limit,
-            board=board,
-        )
+    from . import cluster
+
+    require(study.workers is None, f"{study.name} measures time: it is run on one machine")
+    with cluster.connected(options.ray) as ray:
+        _tell_estimate(jobs, missing, options.out, cluster.cores(ray), console)
+        with StudyBoard(jobs, finished, console) as board:
+            return cluster.run_jobs_on_ray(
+                ray,
+                missing,
+                retries=options.retries,
+                time_limit=options.time_limit,
+                board=board,
+            )
 
 
 def _tell_estimate(
@@ -125,7 +129,7 @@ def _tell_estimate(
     def say(line: str) -> None:
         console.print(line, markup=False)
 
-    told = estimate(jobs, missing, results=out, workers=workers, say=say)
+    told = estimate(jobs, missing, results=(out, KEPT_RESULTS), workers=workers, say=say)
     say(f"{workers} at a time: {told}")
 
 
