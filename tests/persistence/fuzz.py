@@ -31,11 +31,14 @@ from hypothesis import strategies as st
 
 from ottrpo.persistence import bundle, strict_json
 from ottrpo.persistence.checkpoints import Checkpoints
+from ottrpo.persistence.keeper import checkpoint_kind
 from ottrpo.persistence.lock import NAME, DirectoryLock
+from ottrpo.persistence.randomness import global_randomness, set_global_randomness
 
 from . import hostile
 
 BULK = 20  # plain random edits for each that Hypothesis draws
+SLOW_ONES = ("agents", "resumed")
 SLOW = 10.0  # seconds; no input of this size may take as long
 TOKENS = [
     *(b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"bundle.json", b"data.json", b"../x", b"\0"),
@@ -231,22 +234,28 @@ _whole_newest: list[bytes] = []
 # ---------------------------------------------------------------- the agents
 
 
-@cache
-def _saved(name):
-    """An honest agent's arrays and data."""
+def _agent(name):
     from ottrpo import OTTRPO, WPO, TabularOTTRPO
 
-    small = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "policy_kwargs": {"net_arch": [4]}}
-    agents = {
-        "TabularOTTRPO": lambda: TabularOTTRPO("FrozenLake-v1", initial_q=2.0),
-        "WPO": lambda: WPO("FrozenLake-v1", initial_q=2.0),
-        "OTTRPO": lambda: OTTRPO("MlpPolicy", "Pendulum-v1", **small),
-    }
-    buffer = io.BytesIO()
-    agent = agents[name]()
-    agent.save(buffer if name == "OTTRPO" else _folder() / name)
-    place = io.BytesIO(buffer.getvalue()) if name == "OTTRPO" else _folder() / name
-    return type(agent), *bundle.read(place, name)
+    if name == "OTTRPO":
+        small = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "policy_kwargs": {"net_arch": [4]}}
+        return OTTRPO("MlpPolicy", "Pendulum-v1", seed=0, **small)
+    return {"TabularOTTRPO": TabularOTTRPO, "WPO": WPO}[name]("FrozenLake-v1", initial_q=2.0)
+
+
+@cache
+def _saved(name):
+    """The class of an agent, and the arrays and data of its honest file."""
+    agent = _agent(name)
+    agent.save(_folder() / name)
+    return type(agent), *bundle.read(_folder() / name, name)
+
+
+@cache
+def _stopped(name):
+    """The class of an agent, and the arrays and data of its honest checkpoint."""
+    agent = _agent(name).learn(32)
+    return type(agent), *agent.training_state()
 
 
 def _places(value, path=()):
@@ -303,6 +312,28 @@ def agents(data):
             assert np.isfinite(array).all()
 
 
+@fuzzed(st.data())
+def resumed(data):
+    name = data.draw(st.sampled_from(["TabularOTTRPO", "OTTRPO"]), "agent")
+    agent_class, arrays, state = _stopped(name)
+    path = data.draw(st.sampled_from([p for p in _places(state) if p]), "place")
+    tampered = _with(state, path, data.draw(absurd | values, "value"))
+    folder = _folder() / "resumed"
+    try:
+        Checkpoints(folder, checkpoint_kind(name)).write(1, arrays, {"agent": tampered})
+    except ValueError:
+        return
+    before = global_randomness()
+    try:
+        agent_class.resume(folder)
+    except ValueError as refusal:
+        COUNTS["resumed refused"] += bool(str(refusal))
+    else:
+        COUNTS["resumed accepted"] += 1
+    finally:
+        set_global_randomness(before)
+
+
 def _tampered_arrays(arrays, which, how):
     old = arrays.pop(which)
     if how is None:
@@ -335,7 +366,7 @@ def run(seconds, examples=2000, seed=None, only=None, shrink=True):
             if first or time.monotonic() < end:
                 # an agent takes a hundred times as long as a file
                 _round(
-                    name, max(1, examples // 20) if name == "agents" else examples, number, shrink
+                    name, max(1, examples // 20) if name in SLOW_ONES else examples, number, shrink
                 )
             number += 1
         first = False

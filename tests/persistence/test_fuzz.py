@@ -7,10 +7,14 @@ from ottrpo.persistence import container, strict_json
 from . import fuzz
 
 
-@pytest.mark.parametrize("target", fuzz.TARGETS)
+# a checkpoint of a deep agent takes a training, and that some seconds of compiling
+QUICK = [name for name in fuzz.TARGETS if name != "resumed"]
+
+
+@pytest.mark.parametrize("target", [*QUICK, pytest.param("resumed", marks=pytest.mark.slow)])
 def test_a_reader_refuses_or_understands(target):
     counts = fuzz.run(0, examples=50, seed=1, only=[target])
-    assert counts[target] >= (2 if target == "agents" else 50)
+    assert counts[target] >= (2 if target in fuzz.SLOW_ONES else 50)
 
 
 def test_the_fuzzer_notices_readers_that_are_too_kind(monkeypatch):
