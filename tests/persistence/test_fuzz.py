@@ -6,7 +6,6 @@ from ottrpo.persistence import container, strict_json
 
 from . import fuzz
 
-
 # a checkpoint of a deep agent takes a training, and that some seconds of compiling
 QUICK = [name for name in fuzz.TARGETS if name != "resumed"]
 
