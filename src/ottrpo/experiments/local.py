@@ -14,6 +14,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Protocol, final
 
@@ -65,11 +66,9 @@ class Worker:
         self.job = job
         self._life = job.sign_of_life()
         self._seen = time.monotonic()
-        try:
+        with suppress(BrokenPipeError):  # if it has died already, its other pipe tells
             self._pipe(self.process.stdin).write(json.dumps(job.data()).encode() + b"\n")
             self._pipe(self.process.stdin).flush()
-        except BrokenPipeError:  # it has died already, which its other pipe tells
-            pass
 
     @property
     def answers(self) -> IO[bytes]:
@@ -78,12 +77,13 @@ class Worker:
 
     def verdict(self) -> str | None:
         """Why the run, which has ended, is not finished; None if it is."""
-        answer = os.read(self.answers.fileno(), 64)
-        if answer == b"done\n":
+        said = os.read(self.answers.fileno(), 8192).decode(errors="replace")
+        answer, _, reason = said.partition(" ")
+        if answer == "done\n":
             state = self.job.state()
             return None if state == "finished" else f"its directory is {state} after it ended"
-        if answer == b"failed\n":
-            return last_line(self.job.log)
+        if answer == "failed":
+            return reason.strip()
         self.stop()
         code = self.process.returncode
         if self.hung:
@@ -104,15 +104,16 @@ class Worker:
         self._pipe(self.process.stdin).close()
 
     def kill(self) -> None:
-        """End the process at once."""
-        self.process.kill()
+        """End the process at once, and what it has started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def stop(self, grace: float = GRACE_SECONDS) -> None:
         """Wait for the process to end, and kill it if it does not."""
         try:
             self.process.wait(grace)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            self.kill()
             self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             self._pipe(pipe).close()

@@ -1,8 +1,9 @@
 """The process that does runs: ``python -m ottrpo.experiments.worker PARENT``.
 
-Jobs come in as lines of JSON and each is answered by a line, ``done`` or ``failed``. What a run
-prints, and the reason of a failure, go into the log that its job names. The process dies with the
-one that started it, so that nobody writes into a run directory that another has taken over.
+Jobs come in as lines of JSON, and each is answered by a line: ``done``, or ``failed`` and why. What
+a run prints, and the whole story of a failure, go into the log that its job names. The process
+dies with the one that started it, so that nobody writes into a run directory that another has
+taken over.
 """
 
 import ctypes
@@ -13,41 +14,43 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from typing import Any
 
 from ottrpo.threads import default_to_one_thread
 
 PR_SET_PDEATHSIG = 1
+MOST_SAID = 1000  # characters; a pipe takes such a line in one piece
 
 
 def main(parent: int) -> None:
     """Do jobs until no more come."""
     die_with(parent)
     default_to_one_thread()
-    with os.fdopen(os.dup(1), "w", buffering=1) as answers:
+    with open(os.dup(1), "w", buffering=1, encoding="utf-8", errors="replace") as answers:
         for line in sys.stdin:
-            answers.write("done\n" if do(json.loads(line)) else "failed\n")
+            reason = do(json.loads(line))
+            answers.write("done\n" if reason is None else f"failed {reason[:MOST_SAID]}\n")
 
 
-def do(job: dict[str, Any]) -> bool:
-    """One run, with its output in its log; whether it went well."""
-    log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    for stream in (1, 2):
-        os.dup2(log, stream)
-    os.close(log)
+def do(job: dict[str, Any]) -> str | None:
+    """One run, with its output in its log; why it failed, in one line, if it did."""
     try:
+        log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        os.close(log)
         if job["audit"]:
             from .audits import main as run
         else:
             from .one_run import main as run
         run(job)
-    except Exception:
-        traceback.print_exc()
-        sys.stderr.flush()
-        return False
-    finally:
         sys.stdout.flush()
-    return True
+    except Exception as error:
+        with suppress(OSError):  # the disk may be full
+            traceback.print_exc()
+        return " ".join(f"{type(error).__name__}: {error}".split())
+    return None
 
 
 def die_with(parent: int) -> None:
