@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from ottrpo import TabularOTTRPO
 from ottrpo.cli import main
 from ottrpo.experiments.store import RunDirectory
 from ottrpo.reports.comparison import compare, plot
@@ -128,6 +129,20 @@ def test_the_plot_shows_both_curves(tmp_path):
     assert len({len(line) for line in lines}) == 1
 
 
+def test_saved_agents_play(results, tmp_path, capsys):
+    agent = TabularOTTRPO("FrozenLake-v1", seed=0)
+    agent.learn(20_000)
+    agent.save(tmp_path / "agent")
+    (path,) = tmp_path.glob("agent*")
+    code, out, _ = told_by(capsys, path, path, "--episodes", 5, "--json")
+    assert code == 0
+    data = json.loads(out)
+    lake = data["environments"]["FrozenLake-v1"]
+    assert (lake["difference"], lake["a"]["seeds"], lake["settings"]) == (0.0, 1, {})
+    assert told_by(capsys, path, path, "--episodes", 0)[0] == 2
+    assert "no interval" in told_by(capsys, path, path)[1]
+
+
 MISTAKES = {
     "nothing": ("nothing", "ottrpo", "'nothing' is no directory, no STUDY:CELL and no agent"),
     "a study misspelt": ("contrl:tuned", "ottrpo", "did you mean 'control'?"),
@@ -145,7 +160,7 @@ MISTAKES = {
     "two configurations": ("{tmp}/mixed", "ottrpo", "holds runs of 2 configurations on Hopper-v5"),
     "a seed twice": ("{tmp}/twice", "ottrpo", "two runs of seed 0 on Hopper-v5"),
     "another way to act": ("{tmp}/short", "{tmp}/mode", "evaluated in different ways"),
-    "a file": ("{tmp}/file.zip", "ottrpo", "is no directory"),
+    "a file that is no agent": ("{tmp}/file.zip", "ottrpo", "file.zip"),
 }
 
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from .options import mistakes
+from .options import Mistake, mistakes
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ottrpo.reports.comparison import Comparison
+    from ottrpo.reports.sides import Side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +21,9 @@ class Compare:
     """Compare two runs, directories of runs, cells of studies, or agents.
 
     Each side is a run's directory, a directory of runs (one per seed), STUDY:CELL of the results,
-    or AGENT or AGENT/CONFIGURATION over all results. Scores are means over the evaluations of the
-    last tenth of training; seeds are the unit.
+    AGENT or AGENT/CONFIGURATION over all results, or a file that an agent was saved to. Scores are
+    means over the evaluations of the last tenth of training, or over fresh episodes of a saved
+    agent; seeds are the unit.
     """
 
     a: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="A")]
@@ -30,16 +32,19 @@ class Compare:
     """the second side"""
     results: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
     """where the results are"""
+    episodes: Annotated[int, tyro.conf.arg(metavar="N")] = 20
+    """that a saved agent plays"""
     json: bool = False
     """print one object"""
 
     def run(self) -> int:
         """Find, compare, tell."""
         from ottrpo.reports.comparison import as_data, compare, plot
-        from ottrpo.reports.sides import find_side
 
+        if self.episodes < 1:
+            raise Mistake(f"--episodes must be at least 1, got {self.episodes}")
         with mistakes():
-            a, b = (find_side(text, self.results) for text in (self.a, self.b))
+            a, b = (self._side(text) for text in (self.a, self.b))
             comparison = compare(a, b)
             plots = {
                 duel.environment: plot(
@@ -60,13 +65,28 @@ class Compare:
         _tell(comparison, plots, console)
         return 0
 
+    def _side(self, text: str) -> "Side":
+        from ottrpo.reports.sides import find_side, side_of_returns
+
+        path = Path(text)
+        if not path.is_file():
+            return find_side(text, self.results)
+        from ottrpo.experiments.trained import load_trained
+
+        trained = load_trained(path)
+        returns = {
+            way: trained.agent.evaluate(self.episodes, deterministic=way, seed=0)
+            for way in (True, False)
+        }
+        return side_of_returns(text, trained.name, trained.environment, returns)
+
 
 def _tell(comparison: "Comparison", plots: dict[str, list[str]], console: "Console") -> None:
     from rich.text import Text
 
     a, b = comparison.names
     actions = "deterministic" if comparison.deterministic else "sampled"
-    console.print(Text(f"a  {a}\nb  {b}\n{actions} actions, mean of the last tenth of training"))
+    console.print(Text(f"a  {a}\nb  {b}\n{actions} actions"))
     console.print(_scores(comparison))
     if len(comparison.duels) > 1:
         told = f"over all environments, P(a > b) = {comparison.probability:.2f}"
@@ -77,7 +97,8 @@ def _tell(comparison: "Comparison", plots: dict[str, list[str]], console: "Conso
         console.print(Text(f"on one side only: {', '.join(comparison.only)}"))
     for duel in comparison.duels:
         console.print(Text(f"\n{duel.environment}"))
-        console.print(Text("\n".join(plots[duel.environment])))
+        if plots[duel.environment]:
+            console.print(Text("\n".join(plots[duel.environment])))
         for key, (left, right) in comparison.settings[duel.environment].items():
             console.print(Text(f"  {key}: {left} | {right}"))
         if not comparison.settings[duel.environment]:

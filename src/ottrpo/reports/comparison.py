@@ -139,8 +139,10 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
 
 
 def plot(a: Measured, b: Measured, *, deterministic: bool) -> list[str]:
-    """Both mean curves in characters: a, b, and * where they meet."""
+    """Both mean curves in characters: a, b, and * where they meet; nothing for single points."""
     curves = [_mean_curve(side, deterministic=deterministic) for side in (a, b)]
+    if min(mark_t.size for mark_t, _ in curves) < 2:
+        return []
     furthest = max(float(mark_t[-1]) for mark_t, _ in curves)
     low = min(float(mean_t.min()) for _, mean_t in curves)
     high = max(float(mean_t.max()) for _, mean_t in curves)

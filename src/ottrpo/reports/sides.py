@@ -72,6 +72,17 @@ def find_side(text: str, results: Path) -> Side:
     return _from_agent(text, results)
 
 
+def side_of_returns(
+    name: str, agent: str, environment: str, returns: Mapping[bool, Sequence[float] | Floats]
+) -> Side:
+    """A trained agent by the returns of some episodes, for each way to act: one run, no curve."""
+    curves = {way: curves_from({0: {1: float(np.mean(found))}}) for way, found in returns.items()}
+    measured = Measured(
+        name=name, environment=environment, steps=1, curves=curves, settings={"agent": agent}
+    )
+    return Side(name=name, measured={environment: measured})
+
+
 def _from_runs(text: str, path: Path) -> Side:
     found = [path] if (path / MANIFEST).is_file() else _run_directories(path)
     require(
