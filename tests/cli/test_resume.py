@@ -95,6 +95,15 @@ def test_it_goes_on_from_the_last_checkpoint(whole, tmp_path, monkeypatch, capsy
     assert "finished, 60,000 steps; nothing to do" in capsys.readouterr().out
 
 
+def test_a_run_can_be_gone_on_with_in_python(whole, tmp_path, monkeypatch):
+    from ottrpo import TabularOTTRPO
+
+    interrupted(monkeypatch, lambda: train(tmp_path / "run"))
+    agent = TabularOTTRPO.resume(tmp_path / "run")
+    agent.learn(agent.remaining_timesteps).save(tmp_path / "agent.zip")
+    assert (tmp_path / "agent.zip").read_bytes() == (whole / "agent.zip").read_bytes()
+
+
 def test_without_a_checkpoint_it_starts_again(whole, tmp_path, monkeypatch, capsys):
     out = tmp_path / "run"
     interrupted(monkeypatch, lambda: train(out), after=1)

@@ -11,7 +11,7 @@ from ottrpo import OTTRPO
 from ottrpo.agents.checkpointing import CheckpointEvery
 from ottrpo.persistence.environments import Capturable
 
-STEPS, EVERY = 8_192, 1_024
+STEPS, EVERY = 6_000, 700
 ENVIRONMENTS = {
     "several": lambda: VecNormalize(DummyVecEnv([lambda: gym.make("Hopper-v5")] * 3)),
     "subprocess": lambda: SubprocVecEnv([lambda: Capturable(gym.make("Hopper-v5"))] * 2),

@@ -53,6 +53,7 @@ class CheckpointEvery(BaseCallback):
         kind = checkpoint_kind(type(agent).__name__)
         self._keeper = Keeper(Checkpoints(self._folder, kind), self._steps)
         self._keeper.start(agent)
+        agent.training_state()  # what can't be saved is refused now, not after the first hours
         reason = agent.why_not_exact()
         if reason is not None:
             print(segment_line(reason))  # noqa: T201  # a run that differs for it is told so
@@ -64,6 +65,9 @@ class CheckpointEvery(BaseCallback):
             written = self._keeper.before_stop(agent) or written
         if written is not None and self.verbose:
             print(f"checkpoint: {written}")  # noqa: T201  # asked for
+        if self._stop.asked is not None:
+            again = f"{type(agent).__name__}.resume({str(self._folder)!r})"
+            print(f"stopped at step {agent.num_timesteps:,}; to go on: {again}")  # noqa: T201
         self._stop.obey()
 
     def _on_training_start(self) -> None:

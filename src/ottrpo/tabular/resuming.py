@@ -21,6 +21,7 @@ class Resumable:
     num_timesteps: int
     seed: int
     _simulator: Simulator
+    _environment: dict[str, Any] | None
     _segment = 0
     _total_timesteps = 0
 
@@ -90,6 +91,7 @@ class Resumable:
             require("radius" in keywords, "the radius was a function; resume(path, radius=...)")
             agent = cls(env, seed=data["seed"], **keywords)  # type: ignore[call-arg]
             agent.resume_from(checkpoint.arrays, data)
+            agent._environment = data["environment"]  # as it was said, not as it was made again
         return agent
 
     # ------------------------------------------------------------------ inside
