@@ -17,9 +17,10 @@ from .local import run_jobs
 from .protocol import protocol_named
 from .results import RUNS
 
-# A trial is a run of this length. What is not many times longer is not worth one.
+# A trial is a run of this length. Runs that together are not many times longer are not worth one:
+# it costs as much as a process takes to start, and what it tells is how to wait for a few minutes.
 TRIAL_STEPS = 10_000
-WORTH_A_TRIAL = 10
+WORTH_A_TRIAL = 100
 TRIAL_TIME_LIMIT = 300.0
 # What a process takes before its run begins: loading JAX, torch and the environment, on one core.
 START_SECONDS = 5.0
@@ -48,7 +49,7 @@ class Estimate:
     Attributes:
         seconds: from start to end; None if nothing is known of any run.
         sources: how many cells' speed is known from where.
-        unknown: cells that are too short to be measured first.
+        unknown: cells that were never measured, and are too short to be worth a trial.
     """
 
     seconds: float | None
@@ -59,7 +60,7 @@ class Estimate:
         known = ", ".join(f"{count} from {source}" for source, count in self.sources.items())
         if self.seconds is None:
             return "no estimate: the runs are too short to be worth a trial"
-        left = f"; {self.unknown} short cells not counted" if self.unknown else ""
+        left = f"; {self.unknown} cells were never measured" if self.unknown else ""
         return f"about {in_words(self.seconds)} (speed of {known}{left})"
 
 
@@ -78,9 +79,7 @@ def estimate(
     for name, job in cells.items():
         if name not in speeds and (found := _kept_speed(job, kept)) is not None:
             speeds[name] = found
-    unknown = [job for name, job in cells.items() if name not in speeds]
-    worth = [job for job in unknown if job.spec.steps >= WORTH_A_TRIAL * TRIAL_STEPS]
-    speeds |= _trials(worth, workers, say)
+    speeds |= _trials([job for job in missing if job.cell.name not in speeds], workers, say)
     known = [job for job in missing if job.cell.name in speeds]
     sources: dict[str, int] = {}
     for name in cells:
@@ -150,10 +149,16 @@ def _kept_speed(job: Job, kept: Mapping[str, float]) -> Speed | None:
 
 
 def _trials(jobs: Sequence[Job], workers: int, say: Callable[[str], None]) -> dict[str, Speed]:
-    """One short run for every environment and agent among ``jobs``."""
+    """One short run for every environment and agent among ``jobs`` that has much to do."""
     families: dict[tuple[str, str], list[Job]] = {}
     for job in jobs:
         families.setdefault((job.spec.environment, job.spec.agent), []).append(job)
+    enough = WORTH_A_TRIAL * TRIAL_STEPS
+    families = {
+        family: members
+        for family, members in families.items()
+        if sum(job.spec.steps for job in members) >= enough
+    }
     if not families:
         return {}
     say(f"trying {len(families)} short runs to measure their speed")
