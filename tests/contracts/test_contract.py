@@ -16,6 +16,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo import BGPG, OTTRPO, WNPG, WPO, TabularOTTRPO
+from ottrpo.agents.sb3 import A2C, PPO, TRPO
 
 REACH, MATCH = "ottrpo/Reach-v0", "ottrpo/Match-v0"
 # what agents without a trust region log, and settings that they refuse
@@ -23,6 +24,7 @@ BEHAVIOUR = ("behaviour/penalty", "behaviour/dual_first", "behaviour/dual_last")
 BEHAVIOUR += ("train/gradient_norm", "train/policy_loss", "train/value_loss", "train/std")
 NATURAL = ("train/damping", "train/natural_norm", "train/rank", "train/kernel_bandwidth")
 UNGUIDED = ({"wasserstein_coef": -1.0}, {"smoothing": 0.0}, {"dual_steps": 0}, {"gamma": 2.0})
+IMPORTED = ({"n_steps": 0}, {"n_envs": 0}, {"gamma": 2.0}, {"gae_lambda": -1.0})
 BUDGET = ("multiplier", "radius", "spent", "split_mass", "active_fraction", "violation", "dual_gap")
 
 
@@ -49,8 +51,12 @@ class Case:
 
 
 def deep(agent=OTTRPO, **fixed):
+    return network(agent, **({"n_steps": 64, "batch_size": 32} | fixed))
+
+
+def network(agent, **fixed):
     def build(env, **settings):
-        return agent("MlpPolicy", env, **({"n_steps": 64, "batch_size": 32} | fixed | settings))
+        return agent("MlpPolicy", env, **(fixed | settings))
 
     return build
 
@@ -89,6 +95,36 @@ AGENTS = [
         vectors=True,
         logs=BEHAVIOUR + NATURAL,
         refuses=(*UNGUIDED, {"damping": 0.0}, {"n_basis": 0}, {"norm_rule": "none"}),
+    ),
+    Case(
+        "trpo",
+        deep(TRPO),
+        {REACH: 5000, MATCH: 5000},
+        192,
+        FAST | {"target_kl": 0.05},
+        vectors=True,
+        logs=("train/policy_objective", "train/kl_divergence_loss", "train/value_loss"),
+        refuses=IMPORTED,
+    ),
+    Case(
+        "ppo",
+        deep(PPO),
+        {REACH: 6000, MATCH: 6000},
+        192,
+        FAST,
+        vectors=True,
+        logs=("train/policy_gradient_loss", "train/approx_kl", "train/value_loss"),
+        refuses=IMPORTED,
+    ),
+    Case(
+        "a2c",
+        network(A2C, n_steps=16),
+        {REACH: 6000, MATCH: 6000},
+        192,
+        {"learning_rate": 3e-3, "n_steps": 32, "gae_lambda": 0.9},
+        vectors=True,
+        logs=("train/policy_loss", "train/value_loss"),
+        refuses=IMPORTED,
     ),
     Case("tabular-ottrpo", TabularOTTRPO, {MATCH: 40_000}, 10_000, BANDIT),
     # one map with ties broken by index leaves a label unlearnt here; moving all of them does not

@@ -5,6 +5,7 @@ plain settings (several environments, running normalisation, activations and sch
 evaluation that leaves training untouched, saving without pickle, and going on exactly.
 """
 
+import warnings
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from inspect import Signature
@@ -18,6 +19,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
+from ottrpo.deep.observations import observation_layout
 from ottrpo.envs import catalogue
 from ottrpo.persistence import bundle
 from ottrpo.tabular.environments import as_problem
@@ -44,7 +46,7 @@ from .sb3_state import (
     statistics_arrays,
 )
 from .settings import at_least
-from .spaces import space_from_data, space_to_data
+from .spaces import actions_of, space_from_data, space_to_data
 
 Array = Any
 NORMALISER_EPSILON = 1e-8  # VecNormalize's default
@@ -106,15 +108,19 @@ class Baseline(ResumableBaseline):
         self._statistics: dict[str, RunningMeanStd] = {}
         self._evaluation_envs: list[Any] = []
         self.last_update = {}
+        wrapped = None if env is None else self._wrapped(env)
         try:
-            super().__init__(
-                policy,
-                None if env is None else self._wrapped(env),  # type: ignore[arg-type]
-                **for_library(settings),
-                seed=seed,
-                device=device,
-                _init_setup_model=_init_setup_model,
-            )
+            with warnings.catch_warnings():
+                # a batch that is larger than a rollout is all of it; RL-Zoo does so on purpose
+                warnings.filterwarnings("ignore", message=".* after every 0 untruncated")
+                super().__init__(
+                    policy,
+                    wrapped,  # type: ignore[arg-type]
+                    **for_library(settings),
+                    seed=seed,
+                    device=device,
+                    _init_setup_model=_init_setup_model,
+                )
         except AssertionError as error:  # how the libraries refuse a setting or a space
             raise ValueError(" ".join(str(error).split())) from error
 
@@ -124,6 +130,9 @@ class Baseline(ResumableBaseline):
         """The environments to train in: as many as asked for, normalised if asked for."""
         if isinstance(env, str):
             env = _copies(env, self._settings["n_envs"])
+        # refuse what we cannot do in our own words, before SB3 wraps it
+        actions_of(env.action_space)
+        observation_layout(env.observation_space, convolve=False)
         vectorised = self._wrap_env(env, verbose=0)
         if isinstance(vectorised, VecNormalize):
             raise ValueError(

@@ -3,13 +3,17 @@
 import random
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import torch
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
+from ottrpo.persistence import bundle
 from ottrpo.persistence.environments import vector
+from ottrpo.persistence.keeper import checkpoint_kind, last_checkpoint
 from ottrpo.persistence.segments import fresh_root, segment_seed
 from ottrpo.persistence.values import Arrays, decode, encode
 
@@ -24,6 +28,16 @@ class ResumableBaseline(OnPolicyAlgorithm):
     _segment: int = 0
     _segment_root: int | None = None
     _torch_generator: torch.Tensor | None = None
+
+    @property
+    def remaining_timesteps(self) -> int:
+        """Steps that were asked for and not yet taken when training stopped."""
+        return max(self._total_timesteps - self.num_timesteps, 0)
+
+    def learn(self, *arguments: Any, **keywords: Any) -> Self:
+        """The library's; what a callback holds while it lasts is let go however it ends."""
+        with ExitStack() as self.while_learning:
+            return super().learn(*arguments, **keywords)
 
     def collect_rollouts(self, *arguments: Any, **keywords: Any) -> bool:
         """The library's; it draws gSDE's noise before any callback is told of the rollout."""
@@ -83,6 +97,29 @@ class ResumableBaseline(OnPolicyAlgorithm):
         np.random.set_state(kept["numpy"])  # noqa: NPY002
         self.action_space._np_random = kept["actions"]
         torch.set_rng_state(torch.from_numpy(np.array(kept["torch"])))
+
+    @classmethod
+    def resume(cls, path: Any, env: Any = None, device: str = "cpu") -> Self:
+        """An agent at its last checkpoint, to go on with.
+
+        ``agent.learn(agent.remaining_timesteps, reset_num_timesteps=False)`` then ends bit for bit
+        where it would have ended without the interruption.
+
+        Args:
+            path: a checkpoint, the folder that `CheckpointEvery` fills, or the directory of a run.
+            env: like the one that was trained in; by default it is made from its id.
+            device: where torch computes.
+
+        Raises:
+            ValueError: if there is no checkpoint, or it does not fit.
+        """
+        checkpoint = last_checkpoint(Path(path), checkpoint_kind(cls.__name__))
+        with bundle.interpreting(checkpoint.path):
+            data = checkpoint.data["agent"]
+            where = data["environment"] if env is None else env
+            agent = cls(data["policy"], where, device=device, **data["settings"])
+            agent.resume_from(checkpoint.arrays, data)
+        return agent
 
     def _seeded_reset(self) -> None:
         env = self._environment()
