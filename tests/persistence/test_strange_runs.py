@@ -150,3 +150,13 @@ def test_the_module_of_an_environment_is_imported_on_trust_only(run, tmp_path, c
     assert "must not import 'trusted_module'" in told("resume", run, capsys)
     assert main(["resume", str(run), "--trust"]) == 0
     assert main(["evaluate", str(run), "--trust", "--json"]) == 0
+
+
+def test_results_and_configurations_that_are_nested_deeply(tmp_path, capsys):
+    study = tmp_path / "results" / "control"
+    study.mkdir(parents=True)
+    (study / "manifest.json").write_text("[" * 100_000)
+    assert main(["report", "control", "--results", str(tmp_path / "results")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert main(["train", "FrozenLake-v1", "--set", "radius=" + "[" * 100_000]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -32,6 +32,8 @@ def mistakes(context: str = "") -> Iterator[None]:
     except OSError as error:
         reason = f"{error.filename or context}: {error.strerror or error}"
         raise Mistake(one_line(reason)) from error
+    except RecursionError as error:
+        raise Mistake(f"{context or 'what was given'}: nested too deeply") from error
     except (ValueError, ImportError) as error:
         raise Mistake(one_line(f"{context}: {error}" if context else str(error))) from error
 
