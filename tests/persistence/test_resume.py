@@ -12,7 +12,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
-from ottrpo import BGPG, OTTRPO, WPO, TabularOTTRPO
+from ottrpo import BGPG, OTTRPO, WNPG, WPO, TabularOTTRPO
 from ottrpo.agents.checkpointing import CheckpointEvery
 from ottrpo.persistence import strict_json
 from ottrpo.persistence.environments import Capturable
@@ -80,6 +80,7 @@ CASES = {
     "learnt advantage": (OTTRPO, gym_env("Hopper-v5"), {"advantage": "network"}),
     "labels": (OTTRPO, gym_env("CartPole-v1"), {}),
     "bgpg": (BGPG, gym_env("Pendulum-v1"), {"n_actions": 2, "n_features": 4, "dual_steps": 2}),
+    "wnpg": (WNPG, gym_env("Pendulum-v1"), {"n_actions": 2, "n_features": 4, "dual_steps": 2}),
     "dictionary": (
         OTTRPO,
         gym_env("ottrpo/Match-v0", observations="dict"),
