@@ -1,5 +1,6 @@
 """Whatever fails while a checkpoint is written, the one before it stays and can be read."""
 
+import contextlib
 import errno
 import os
 import shutil
@@ -96,6 +97,30 @@ def test_every_step_of_a_write_may_fail(fail_at, dead, tmp_path, monkeypatch):
 
 def test_there_are_six_steps_to_fail(tmp_path):
     assert len(steps_of_a_write(tmp_path)) == 6  # the range above covers all
+
+
+def test_new_folders_are_on_the_disk_too(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(files, "sync_directory", synced.append)
+    bundle.write(tmp_path / "a" / "b" / "c.zip", "run", ARRAYS, {})
+    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+
+
+@pytest.mark.parametrize(("number", "refused"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_a_file_system_that_can_t_sync_directories_is_good_enough(
+    number, refused, tmp_path, monkeypatch
+):
+    fsync = os.fsync
+
+    def picky(handle):
+        if os.path.isdir(f"/proc/self/fd/{handle}"):
+            raise OSError(number, "no")
+        fsync(handle)
+
+    monkeypatch.setattr(files.os, "fsync", picky)
+    with pytest.raises(OSError, match="no") if refused else contextlib.nullcontext():
+        bundle.write(tmp_path / "a.zip", "run", ARRAYS, {})
+    bundle.read(tmp_path / "a.zip", "run")
 
 
 def test_a_system_that_takes_little_at_a_time_still_gets_all(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Files that appear whole or not at all, and that are read only if they are plain and small."""
 
+import errno
 import os
 import secrets
 import stat
@@ -7,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 DRAFT_ENDING = ".draft"
+# some network file systems can't do it for a directory, and say so
+_NOT_FOR_DIRECTORIES = (errno.EINVAL, errno.ENOTSUP)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -19,7 +22,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     Raises:
         OSError: if the disk is full or refuses; what ``path`` held before is untouched.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(path.parent)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}{DRAFT_ENDING}")
     # exclusive and without following links: nobody can have laid something in its place
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
@@ -40,8 +43,19 @@ def sync_directory(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _NOT_FOR_DIRECTORIES:
+            raise
     finally:
         os.close(handle)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make ``folder`` and those above it, each on the disk before the next."""
+    if not folder.exists():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_directory(folder.parent)
 
 
 def remove_drafts(folder: Path) -> None:
