@@ -29,13 +29,13 @@ def name_of(table):
 def write_study(folder, cells, *, seeds=10, score=1000.0, spread=50.0, **manifest):
     """A study's folder; ``score`` is a number or one per cell, each seed lies ``spread`` about it.
 
-    A cell of which ``trained_steps`` is None has no runs.
+    A cell of which ``trained_steps`` is None has no runs. Cells may come by name.
     """
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True)
     tables, runs = {}, ["cell,seed,steps,updates,violations,train_seconds"]
-    for i, table in enumerate(cells):
-        name = name_of(table)
+    named = cells if isinstance(cells, dict) else {name_of(table): table for table in cells}
+    for i, (name, table) in enumerate(named.items()):
         steps = table["trained_steps"]
         level = score[i] if isinstance(score, list) else score
         tables[name] = table | {"seeds": list(range(seeds)) if steps else []}

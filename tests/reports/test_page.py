@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 import subprocess
 import sys
@@ -101,28 +100,27 @@ def test_the_same_results_give_the_same_page_and_neither_jax_nor_torch_is_loaded
 
 
 def test_names_are_text_and_nothing_else(tmp_path):
-    hostile = cell(
-        HOSTILE, agent=HOSTILE, config=HOSTILE, label=HOSTILE, resolved={HOSTILE: HOSTILE}
-    )
-    hopper = cell(label=HOSTILE, resolved={"radius": HOSTILE, "gamma": HOSTILE})
-    folder = tmp_path / "control"
-    write_study(folder, [hopper], study="control", description=HOSTILE, versions={HOSTILE: HOSTILE},
-                hardware={"processor": HOSTILE}, commit=HOSTILE, paper=[HOSTILE])  # fmt: skip
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["cells"]["plain"] = hostile | {
-        "seeds": manifest["cells"][next(iter(manifest["cells"]))]["seeds"]
+    words = {"agent": HOSTILE, "config": HOSTILE, "label": HOSTILE}
+    cells = {
+        "unknown": cell(HOSTILE, **words, resolved={HOSTILE: HOSTILE}),
+        "hopper": cell(label=HOSTILE, resolved={"radius": HOSTILE, "gamma": HOSTILE}),
     }
-    table = next(path for path in folder.glob("*.csv") if path.name != "runs.csv")
-    (folder / "plain.csv").write_text(table.read_text())
-    safe = {"other": manifest["cells"].pop(next(iter(manifest["cells"]))), **manifest["cells"]}
-    table.rename(folder / "other.csv")
-    (folder / "manifest.json").write_text(json.dumps(manifest | {"cells": safe}))
-    page = Elements(render([read_study(folder)]))
+    about = {
+        "description": HOSTILE,
+        "versions": {HOSTILE: HOSTILE},
+        "hardware": {"processor": HOSTILE},
+        "commit": HOSTILE,
+        "collected": HOSTILE,
+    }
+    folders = [
+        write_study(tmp_path / "control", cells, **about),
+        write_study(tmp_path / "other", cells, **about, study=HOSTILE, paper=[HOSTILE]),
+    ]
+    page = Elements(render([read_study(folder) for folder in folders]))
     assert page.tags.count("script") == 1
     assert "img" not in page.tags
     assert not any(name.startswith("on") for name, _ in page.attributes)
-    assert any(HOSTILE in text for text in page.text)  # in a table
-    assert sum("alert(1)" in text for text in page.text) > 3
+    assert sum(HOSTILE in text for text in page.text) > 20  # told, letter by letter
 
 
 def test_the_policy_lets_our_script_run_and_no_other(kept):
@@ -186,8 +184,10 @@ def test_the_errata_are_those_of_the_documents():
     assert len(found) == len(re.findall(r"^## ", text, flags=re.M)) >= 9
     assert all(paragraphs for _, paragraphs in found)
     assert not any("Held by" in p for _, paragraphs in found for p in paragraphs)
-    ((heading, (paragraph,)),) = errata("# T\n\n## 1. <b>\n\n`a<b` *x* [t](u)\n\nHeld by `t`.\n")
-    assert (heading, paragraph) == ("1. <b>", "<code>a&lt;b</code> <em>x</em> t")
+    ((heading, (paragraph,)),) = errata(
+        "# T\n\n## 1. <b>\n\n`a<b` *x* t* 0* [t](u)\n\nHeld by `t`.\n"
+    )
+    assert (heading, paragraph) == ("1. <b>", "<code>a&lt;b</code> <em>x</em> t* 0* t")
 
 
 def test_a_thousand_runs_in_under_ten_seconds(tmp_path):

@@ -110,12 +110,14 @@ class Plan:
 
     Attributes:
         headline: the cells that the page begins with.
+        methods: one cell for each agent, environment and configuration, to show side by side.
         exhibits: in the order of the page.
         aggregates: in the order of the page.
         full_steps: how long a full run is, by environment.
     """
 
     headline: tuple[Criteria, ...]
+    methods: tuple[Criteria, ...]
     exhibits: tuple[Exhibit, ...]
     aggregates: tuple[Aggregate, ...]
     full_steps: Mapping[str, int]
@@ -151,6 +153,7 @@ def read_plan(path: Path = FILE) -> Plan:
         exhibits.append(Exhibit(**{**table, "cells": tuple(table["cells"])}, claims=claims))
     return Plan(
         headline=tuple(data["headline"]),
+        methods=tuple(data["methods"]),
         exhibits=tuple(exhibits),
         aggregates=tuple(
             Aggregate(

@@ -203,8 +203,6 @@ def _glance(exhibits: Sequence[Section]) -> Table:
 
 
 def _baselines(plan: Plan, cells: Sequence[CellResult], scores: Scores) -> Section:
-    (exhibit,) = (e for e in plan.exhibits if e.published == "tab_trained_scores")
-    chosen = exhibit.select(cells)
     return Section(
         anchor="baselines",
         title="Every method as printed, and as it does here",
@@ -213,7 +211,7 @@ def _baselines(plan: Plan, cells: Sequence[CellResult], scores: Scores) -> Secti
             "paper's settings, the others those that suit the method. Mean ± standard deviation "
             "over seeds."
         ],
-        tables=[baseline_table(chosen, scores)],
+        tables=[baseline_table(of_the_paper(select(cells, plan.methods)), scores)],
     )
 
 
@@ -310,7 +308,8 @@ def _inline(text: str) -> Markup:
     escaped = str(escape(text))
     escaped = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", escaped)
     escaped = re.sub(r"`([^`]+)`", r"<code>\1</code>", escaped)
-    return Markup(re.sub(r"\*([^*]+)\*", r"<em>\1</em>", escaped))
+    # a star after a letter belongs to it: t* = 0
+    return Markup(re.sub(r"(?<!\w)\*(\w[^*]*)\*(?!\w)", r"<em>\1</em>", escaped))
 
 
 def _read(name: str) -> str:

@@ -77,26 +77,25 @@ def cell_table(cells: Sequence[CellResult], scores: Scores) -> Table:
 
 def baseline_table(cells: Sequence[CellResult], scores: Scores) -> Table:
     """Every agent as the paper prints it, and as it does with each of our configurations."""
-    titles = list(dict.fromkeys(cell.title for cell in cells))
-    titles.sort(key=lambda title: (not title.startswith("paper"), title != "default", title))
+    configs = sorted(
+        {cell.config for cell in cells},
+        key=lambda name: (not name.startswith("paper"), name != "default", name),
+    )
     places: dict[tuple[str, str], dict[str, CellResult]] = {
         (catalogue.resolve(row["environment"]), row["algorithm"]): {}
         for row in published.table("tab_trained_scores")
     }
     for cell in cells:
-        places.setdefault((cell.environment, cell.agent), {})[cell.title] = cell
-    has = {(agent, title) for (_, agent), held in places.items() for title in held}
+        places.setdefault((cell.environment, cell.agent), {})[cell.config] = cell
     rows = []
     for (environment, agent), held in places.items():
         ours = [
-            _mean(scores[held[title].study, held[title].name])
-            if title in held
-            else (ABSENT if (agent, title) in has else DASH)
-            for title in titles
+            _mean(scores[held[name].study, held[name].name]) if name in held else DASH
+            for name in configs
         ]
         value = published.trained_score(environment, agent)
         rows.append([Entry(environment), Entry(agent), printed(value), *ours])
-    return Table(["environment", "agent", "as the paper prints it", *titles], rows)
+    return Table(["environment", "agent", "as the paper prints it", *configs], rows)
 
 
 def time_table(exhibit: Exhibit, cells: Sequence[CellResult]) -> Table:
