@@ -58,7 +58,7 @@ def script(kind):
 
 
 CASES = {
-    "tabular": command("Taxi-v4", 1_500_000, 20_000),
+    "tabular": command("Taxi-v4", 6_000_000, 50_000),
     "hopper": job("Hopper-v5", 500),
     "pendulum": job("Pendulum-v1", 300),
     "mountain car": job("MountainCarContinuous-v0", 700),
@@ -80,11 +80,9 @@ def begun(case, folder):
     )
 
 
-def finished(case, folder):
-    process = begun(case, folder)
+def finished(process):
     output = process.communicate(timeout=600)[0].decode()
     assert process.returncode == 0, output
-    return output
 
 
 def results(folder):
@@ -96,11 +94,30 @@ def results(folder):
     return (folder / "agent.zip").read_bytes(), *logs
 
 
-def killed(case, folder, longest, rng):
-    """Let the run work for a random time, then kill it and its workers; False if it was faster."""
-    process = begun(case, folder)
+def life(folder):
+    """Changes when training begins, or goes on: logs are cut then, and folders locked."""
+    files = [folder / "metrics.jsonl", folder / "checkpoints" / ".lock"]
+    return [file.stat().st_mtime_ns if file.exists() else 0 for file in files]
+
+
+def until_life(process, folder, before):
+    """Wait until the process trains, or has ended."""
+    while life(folder) == before and process.poll() is None:
+        time.sleep(0.02)
+
+
+def killed(case, folder, trains, rng):
+    """Kill the run and its workers at a random instant; False if it was faster.
+
+    One time in five that is somewhere in the start, else while it trains.
+    """
+    before, process = life(folder), begun(case, folder)
     try:
-        process.wait(rng.uniform(0.3, 0.9) * longest)
+        if rng.random() < 0.2:
+            process.wait(rng.uniform(0.0, 4.0))
+        else:
+            until_life(process, folder, before)
+            process.wait(rng.uniform(0.0, trains))
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
@@ -115,19 +132,22 @@ def killed(case, folder, longest, rng):
 def test_a_run_survives_being_killed_again_and_again(number, tmp_path):
     case, rng = list(CASES)[number], random.Random(number)
     share = KILLS // len(CASES) + (number < KILLS % len(CASES))
+    process = begun(case, tmp_path / "whole")
+    until_life(process, tmp_path / "whole", life(tmp_path / "whole"))
     started = time.monotonic()
-    finished(case, tmp_path / "whole")
-    longest = time.monotonic() - started
+    finished(process)
+    trains = time.monotonic() - started
     whole, kills, runs, seen = results(tmp_path / "whole"), 0, 0, []
     while kills < share:
         folder = tmp_path / f"killed{runs}"
-        if killed(case, folder, longest, rng):
+        if killed(case, folder, trains, rng):
             kills += 1
-            seen.append(max((p.name for p in (folder / "checkpoints").glob("step*")), default="-"))
+            steps = [int(p.stem[5:]) for p in (folder / "checkpoints").glob("step*.zip")]
+            seen.append(max(steps, default=0))
         else:  # it was faster, though it had been killed before
             assert results(folder) == whole
             runs += 1
-            assert runs < share
-    finished(case, folder)
+            assert runs < 10 * share
+    finished(begun(case, folder))
     assert results(folder) == whole
-    print(f"{case}: {kills} kills in {runs + 1} runs; the last checkpoints then: {seen}")
+    print(f"{case}: {kills} kills in {runs + 1} runs; checkpoints when killed: {seen}")
