@@ -175,3 +175,24 @@ def test_a_broken_update_leaves_the_agent_as_it_was(agent_class):
         with pytest.raises(NonFiniteError, match="as it was before"):
             agent.learn(128, reset_num_timesteps=False)
     assert same(before, agent.get_parameters())
+
+
+@pytest.mark.slow
+@both
+def test_images_work(agent_class):
+    class Picture(gym.Env):
+        observation_space = gym.spaces.Box(0, 255, (36, 36, 1), np.uint8)
+        action_space = gym.spaces.Box(-1, 1, (1,))
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return self.observation_space.sample(), {}
+
+        def step(self, action):
+            return self.observation_space.sample(), float(action[0]), False, False, {}
+
+    small = SMALL | {"n_steps": 8, "batch_size": 4, "n_epochs": 1}
+    agent = agent_class("CnnPolicy", Picture(), seed=0, **small).learn(16)
+    assert all(np.isfinite(value) for value in agent.last_update.values())
+    if agent_class is WNPG:
+        assert int(agent.learner.moments.damping.steps) == 4
