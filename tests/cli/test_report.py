@@ -71,11 +71,15 @@ def test_a_table_for_people(results, capsys, monkeypatch):
     assert "no finished run" in told
 
 
-@pytest.mark.parametrize("breakage", ["study", "folder", "manifest"])
+@pytest.mark.parametrize("breakage", ["study", "folder", "manifest", "page", "sampled"])
 def test_mistakes_get_one_line(results, capsys, breakage):
     arguments = ["report", "--results", str(results)]
     if breakage == "study":
         arguments.insert(1, "contrl")
+    if breakage == "page":
+        arguments += ["--html", str(results)]
+    if breakage == "sampled":
+        arguments += ["--sampled"]
     if breakage == "folder":
         shutil.rmtree(results)
     if breakage == "manifest":

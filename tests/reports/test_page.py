@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from ottrpo.cli import main
 from ottrpo.reports.page import errata, render, write_page
 from ottrpo.reports.results import read_study, study_names
 
@@ -89,7 +91,7 @@ def test_the_same_results_give_the_same_page_and_neither_jax_nor_torch_is_loaded
     program = (
         "import sys; from pathlib import Path; from ottrpo.reports.page import write_page;"
         "import ottrpo.reports.comparison;"
-        "write_page(Path(sys.argv[1]), ['control'], Path(sys.argv[2]));"
+        "write_page(Path(sys.argv[1]), Path(sys.argv[2]));"
         "print([m for m in ('jax', 'torch', 'stable_baselines3') if m in sys.modules])"
     )
     command = [sys.executable, "-c", program, str(tmp_path), str(path)]
@@ -164,6 +166,26 @@ def test_what_is_missing_is_shown(tmp_path):
     assert "No results yet of the study ablation-lambda:" in text
 
 
+def test_a_page_about_one_study_holds_the_parts_where_it_stands(tmp_path, capsys):
+    root = tmp_path / "results"
+    write_study(root / "control", [cell()], score=123.0, seeds=3)
+    write_study(root / "ablation-lambda", [cell(label="lambda")], score=45.0, seeds=3)
+    path = tmp_path / "page.html"
+    command = ["report", "control", "--results", str(root), "--html", str(path)]
+    assert main(command) == 0
+    assert capsys.readouterr().out == f"written: {path}\n"
+    page = path.read_text()
+    assert "Scores of trained agents" in page
+    assert "λ of the generalised advantage estimate" not in page
+    assert 'id="study-control"' in page
+    assert 'id="study-ablation-lambda"' not in page
+    assert {row["study"] for row in download(page, "scores.csv")} == {"control"}
+    assert "Studies: 1, cells: 1, finished runs: 3." in page
+    # with --json the numbers are printed and the page is written too
+    assert main([*command, "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"control"}
+
+
 def test_no_results_make_a_page_too(tmp_path):
     page = render([])
     assert "not comparable: no finished run" in page
@@ -197,9 +219,9 @@ def test_a_thousand_runs_in_under_ten_seconds(tmp_path):
         cells = [cell(e, agent=a) for e in environments for a in agents]
         write_study(tmp_path / "results" / study, cells, seeds=10)
     began = time.process_time()
-    write_page(tmp_path / "results", study_names(tmp_path / "results"), tmp_path / "page.html")
+    write_page(tmp_path / "results", tmp_path / "page.html")
     # seconds of the processor: what a machine of our own would take
     assert time.process_time() - began < 10.0
     page = (tmp_path / "page.html").read_text()
-    assert "1000 finished runs" in page
+    assert "finished runs: 1000." in page
     assert len(page.encode()) < LIMIT

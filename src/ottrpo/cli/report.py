@@ -25,7 +25,8 @@ class Report:
     json: bool = False
     """print one object: study, environment, agent, configuration, statistics"""
     html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """write one page, the paper's tables and figures with ours beside them"""
+    """write one page, the paper's tables and figures with ours beside them; with STUDY only the
+    parts where it stands"""
     sampled: bool = False
     """with --json: of sampled actions where both ways to act were evaluated"""
 
@@ -34,8 +35,10 @@ class Report:
         chosen = self._chosen()
         if self.sampled and not self.json:
             raise Mistake("--sampled goes with --json; the other reports show both ways to act")
+        if self.html is not None and self.html.is_dir():
+            raise Mistake(f"--html takes a file, got the directory {self.html}")
         if self.html is not None:
-            self._write_page(chosen, self.html)
+            self._write_page(self.html)
         if self.json:
             self._print_json(chosen)
         elif self.html is None:
@@ -69,11 +72,11 @@ class Report:
             }
         print(json.dumps(data, allow_nan=False))
 
-    def _write_page(self, chosen: list[str], path: Path) -> None:
+    def _write_page(self, path: Path) -> None:
         from ottrpo.reports.page import write_page
 
         with mistakes():
-            write_page(self.results, chosen, path)
+            write_page(self.results, path, self.study)
         if not self.json:
             print(f"written: {path}")
 

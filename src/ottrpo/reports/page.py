@@ -20,12 +20,13 @@ from markupsafe import Markup, escape
 
 from ottrpo.envs import catalogue
 from ottrpo.experiments.published import trained_score
+from ottrpo.persistence.files import write_atomically
 
 from .aggregates import aggregate_figure, aggregate_table, find_groups
 from .entries import Entry, Table
 from .exhibits import Exhibit, Plan, of_the_paper, read_plan, select
 from .figures import Panel, families, panel_svg
-from .results import CellResult, StudyResult, read_study
+from .results import CellResult, StudyResult, read_study, study_names
 from .scores import cell_scores
 from .sections import (
     Audits,
@@ -61,13 +62,20 @@ class Section:
     folded: bool = False
 
 
-def write_page(results: Path, names: Sequence[str], path: Path) -> None:
-    """Write the report of the studies ``names`` under ``results`` into one file."""
-    path.write_text(render([read_study(results / name) for name in names]), encoding="utf-8")
+def write_page(results: Path, path: Path, about: str | None = None) -> None:
+    """Write the report of all studies under ``results`` into one file.
+
+    Args:
+        results: the folder.
+        path: of the page.
+        about: a study; only the parts where it stands are kept.
+    """
+    studies = [read_study(results / name) for name in study_names(results)]
+    write_atomically(path, render(studies, about).encode())
 
 
-def render(studies: Sequence[StudyResult]) -> str:
-    """The page of these studies."""
+def render(studies: Sequence[StudyResult], about: str | None = None) -> str:
+    """The page of these studies, or the parts of it where ``about`` stands."""
     plan = read_plan()
     cells = [cell for study in studies for cell in study.cells]
     scores = {(cell.study, cell.name): cell_scores(cell) for cell in cells}
@@ -77,34 +85,34 @@ def render(studies: Sequence[StudyResult]) -> str:
         for name, audit in study_audits(study.folder).items()
     }
     known = [study.name for study in studies]
-    exhibits = [_exhibit(e, plan, cells, scores, audits, known) for e in plan.exhibits]
+    exhibits = [
+        _exhibit(exhibit, plan, cells, scores, audits, known)
+        for exhibit in plan.exhibits
+        if about is None or any(cell.study == about for cell in exhibit.select(cells))
+    ]
     drawn = {id(c) for e in plan.exhibits if e.curves for c in e.select(cells)}
+    shown = [study for study in studies if about in (None, study.name)]
+    own = [cell for study in shown for cell in study.cells]
+    own_scores = {(cell.study, cell.name): scores[cell.study, cell.name] for cell in own}
     script = _read("page.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     return environment.get_template("page.html").render(
         style=Markup(_read("page.css")),
         script=Markup(script),
-        digest=digest,
-        headline=headline_table(
-            of_the_paper(select(cells, plan.headline)), scores, plan.full_steps
-        ),
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        headline=headline_table(of_the_paper(select(own, plan.headline)), scores, plan.full_steps),
         glance=_glance(exhibits),
         rules=RULES,
         exhibits=exhibits,
-        others=[
-            _baselines(plan, cells, scores),
-            *_aggregates(plan, cells),
-            Section(anchor="environments", title="Environments", tables=[mapping_table()]),
-        ],
+        others=[*(_together(plan, cells, scores) if about is None else ()), _environments()],
         errata=errata(_read("errata.md")),
-        studies=[_study(study, scores, drawn) for study in studies],
-        counts=(len(studies), len(cells), sum(len(cell.runs) for cell in cells)),
+        studies=[_study(study, scores, drawn) for study in shown],
+        counts=(len(shown), len(own), sum(len(cell.runs) for cell in own)),
         downloads={
-            "scores.csv": _data_uri(_score_rows(scores)),
-            "seeds.csv": _data_uri(_seed_rows(scores)),
+            "scores.csv": _data_uri(_score_rows(own_scores)),
+            "seeds.csv": _data_uri(_seed_rows(own_scores)),
         },
     )
 
@@ -200,6 +208,15 @@ def _glance(exhibits: Sequence[Section]) -> Table:
                 + [Entry(str(n), n) if n else Entry("–", 0, "faint") for n in counts]
             )
     return Table(["part of the paper", "label", *WORDS], rows)
+
+
+def _environments() -> Section:
+    return Section(anchor="environments", title="Environments", tables=[mapping_table()])
+
+
+def _together(plan: Plan, cells: Sequence[CellResult], scores: Scores) -> list[Section]:
+    """All methods, and all environments, side by side."""
+    return [_baselines(plan, cells, scores), *_aggregates(plan, cells)]
 
 
 def _baselines(plan: Plan, cells: Sequence[CellResult], scores: Scores) -> Section:

@@ -90,7 +90,9 @@ def baseline_table(cells: Sequence[CellResult], scores: Scores) -> Table:
     rows = []
     for (environment, agent), held in places.items():
         ours = [
-            _mean(scores[held[name].study, held[name].name]) if name in held else DASH
+            _mean(scores[held[name].study, held[name].name])
+            if name in held
+            else (DASH if held else ABSENT)
             for name in configs
         ]
         value = published.trained_score(environment, agent)
