@@ -86,7 +86,10 @@ def test_list_tells_what_there_is(capsys):
 def test_list_shows_agents_with_their_configurations(counting, capsys):
     assert main(["list", "--json"]) == 0
     agents = json.loads(capsys.readouterr().out)["agents"]
-    assert agents["counting"]["configurations"] == ["default", "slow"]
+    assert agents["counting"]["configurations"] == {"default": "for tests", "slow": ""}
+    assert main(["list"]) == 0
+    assert "counts (--agent counting)" in (told := capsys.readouterr().out)
+    assert "    --config default  for tests\n" in told
 
 
 def test_doctor_finds_this_installation_well(capsys):

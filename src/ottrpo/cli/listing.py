@@ -23,6 +23,8 @@ class List:
             width = max((len(name) for name in rows), default=0)
             for name, text in rows.items():
                 print(f"  {name:<{width}}  {_flat(text)}".rstrip())
+                for line in _configuration_lines(text):
+                    print(f"  {'':<{width}}    {line}")
             if not rows:
                 print("  none yet")
         return 0
@@ -32,6 +34,7 @@ def _collect() -> dict[str, dict[str, Any]]:
     from ottrpo.core.cost_data import COST_KINDS
     from ottrpo.envs.catalogue import CATALOGUE
     from ottrpo.experiments import registry
+    from ottrpo.experiments.spec import read_configuration
 
     return {
         "costs": {name: _first_line(kind) for name, kind in COST_KINDS.items()},
@@ -39,7 +42,10 @@ def _collect() -> dict[str, dict[str, Any]]:
             entry.key: {
                 "name": entry.name,
                 "description": entry.description,
-                "configurations": registry.configurations(entry),
+                "configurations": {
+                    config: read_configuration(entry.config_folder, config).description
+                    for config in registry.configurations(entry)
+                },
             }
             for entry in registry.agents()
         },
@@ -60,7 +66,14 @@ def _flat(text: Any) -> str:
     if isinstance(text, str):
         return text
     if "configurations" in text:
-        configurations = ", ".join(text["configurations"]) or "none"
-        return f"{text['description']} (--agent {text['name']}; --config {configurations})"
+        return f"{text['description']} (--agent {text['name']})"
     parts = [f"in the paper {text['paper']}" if text["paper"] else "", text["difference"]]
     return "; ".join(part for part in parts if part)
+
+
+def _configuration_lines(text: Any) -> list[str]:
+    if isinstance(text, str):
+        return []
+    named: dict[str, str] = text.get("configurations", {})
+    width = max(map(len, named), default=0)
+    return [f"--config {name:<{width}}  {told}".rstrip() for name, told in named.items()]

@@ -199,7 +199,7 @@ def studies() -> "dict[str, Study]":
 BENCHMARKS = {
     "dual": "the exact dual against scipy's scalar minimiser",
     "tabular": "finite problems against a loop over Gymnasium",
-    "train": "training against Stable-Baselines3",
+    "train": "time per million steps of any agents beside OT-TRPO",
     "checkpoint": "a checkpoint against the training between two",
 }
 
