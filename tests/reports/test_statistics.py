@@ -1,9 +1,21 @@
-"""Interquartile means by hand, and intervals that cover what they say."""
+"""Statistics by hand; how often intervals hold the truth is measured in test_coverage."""
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from ottrpo.reports.statistics import bootstrap_interval, interquartile_mean
+from ottrpo.reports.statistics import (
+    bootstrap_interval,
+    difference_interval,
+    improvement_interval,
+    interquartile_mean,
+    mean_interval,
+    performance_profile,
+    probability_of_improvement,
+    stratified_interval,
+    stratified_iqm,
+    trained_scores,
+)
 
 
 @pytest.mark.parametrize(
@@ -26,17 +38,6 @@ def test_one_bad_seed_does_not_move_it():
     assert interquartile_mean([*good, -5000.0]) == pytest.approx(100.0)
 
 
-def test_intervals_cover_the_truth():
-    # 20 seeds of a normal law: the interval of the middle half's mean holds 0 about 95 times in 100
-    rng = np.random.default_rng(0)
-    trials = 400
-    covered = 0
-    for _ in range(trials):
-        low, high = bootstrap_interval(rng.standard_normal(20), rng=rng, resamples=500)
-        covered += low <= 0 <= high
-    assert 0.88 <= covered / trials <= 0.98
-
-
 def test_the_same_stream_gives_the_same_interval():
     scores = np.arange(30.0) ** 2
     first = bootstrap_interval(scores, rng=np.random.default_rng(3))
@@ -48,3 +49,71 @@ def test_the_same_stream_gives_the_same_interval():
 def test_bad_scores_are_refused(bad):
     with pytest.raises(ValueError, match="scores"):
         interquartile_mean(bad)
+
+
+def stream(seed=0):
+    return np.random.default_rng(seed)
+
+
+def test_the_last_tenth_by_hand():
+    mark_t = np.array([900, 950, 1000])
+    return_nt = np.array([[1000.0, 20.0, 40.0], [np.nan, 50.0, np.nan]])
+    trained = trained_scores(mark_t, return_nt, 1000)
+    assert trained.score_n.tolist() == [30.0, 50.0]  # 900 is not in the last tenth
+    assert trained.std_time == 0.0  # 950 is the only mark that both have
+    with pytest.raises(ValueError, match="no evaluation in the last tenth of 2000 steps"):
+        trained_scores(mark_t, return_nt, 2000)
+
+
+def test_every_environment_weighs_the_same():
+    # pooled without weights the middle half would be 10 alone
+    assert stratified_iqm([[0.0], [10.0] * 9]) == 5.0
+    assert stratified_iqm([[0.0, 0.0], [10.0] * 9, [20.0], [30.0] * 4]) == pytest.approx(15.0)
+    scores = [4.0, 1.0, 7.0, 3.0, 8.0]
+    assert stratified_iqm([scores, scores]) == pytest.approx(interquartile_mean(scores))
+
+
+def test_seeds_are_drawn_within_their_environment():
+    # no spread inside an environment: nothing to resample, however far apart they lie
+    assert stratified_interval([[0.0] * 5, [100.0] * 5], rng=stream()) == (50.0, 50.0)
+
+
+def test_an_improvement_by_hand():
+    # pairs of (3, 1) with (2, 1): win, win, loss, tie
+    assert probability_of_improvement([[3.0, 1.0]], [[2.0, 1.0]]) == (2 + 0.5) / 4
+    assert probability_of_improvement([[1.0], [0.0]], [[0.0], [1.0, 1.0]]) == 0.5
+    assert improvement_interval([[2.0, 3.0]], [[0.0, 1.0]], rng=stream()) == (1.0, 1.0)
+    with pytest.raises(ValueError, match="same environments, got 1 and 2"):
+        probability_of_improvement([[1.0]], [[1.0], [2.0]])
+
+
+def test_a_profile_by_hand():
+    profile = performance_profile([[1.0, 3.0], [2.0]], [0.0, 1.0, 2.0, 3.0], rng=stream())
+    # above 1: half of the first environment, all of the second; a score is not above itself
+    assert profile.share_k.tolist() == [1.0, 0.75, 0.25, 0.0]
+    assert (profile.low_k <= profile.share_k).all()
+    assert (profile.share_k <= profile.high_k).all()
+    assert profile.high_k[2] == 0.5
+
+
+def test_intervals_of_means_against_scipy():
+    a, b = np.array([1.0, 4.0, 2.0, 8.0]), np.array([0.0, 1.0, 0.5])
+    student = stats.ttest_1samp(a, 0.0).confidence_interval(0.95)
+    assert mean_interval(a) == pytest.approx((student.low, student.high))
+    welch = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    assert difference_interval(a, b) == pytest.approx((welch.low, welch.high))
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95])
+def test_a_level_that_is_no_share_is_refused(level):
+    with pytest.raises(ValueError, match="level must lie in"):
+        mean_interval([1.0, 2.0], level=level)
+    with pytest.raises(ValueError, match="level must lie in"):
+        bootstrap_interval([1.0, 2.0], rng=stream(), level=level)
+
+
+def test_one_seed_has_no_interval_of_its_mean():
+    with pytest.raises(ValueError, match="two seeds"):
+        mean_interval([1.0])
+    with pytest.raises(ValueError, match="two seeds"):
+        difference_interval([1.0, 2.0], [1.0])
