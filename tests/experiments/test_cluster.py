@@ -52,6 +52,22 @@ def test_without_ray_the_extra_is_named(tmp_path, monkeypatch, capsys):
     assert told == "ottrpo: --ray needs Ray, which is not installed: pip install 'ottrpo[ray]'\n"
 
 
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: ottrpo[ray]")
+def test_a_cluster_that_is_not_there_is_told_in_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "short.toml").write_text(SHORT)
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 4.0)
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert main(["reproduce", "short.toml", "--ray", address]) == 2
+    told = capsys.readouterr().err
+    assert told == (
+        f"ottrpo: no Ray cluster at '{address}': it does not answer "
+        "(`ray start --head` starts one)\n"
+    )
+
+
 def test_a_study_of_times_is_not_for_a_cluster(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "short.toml").write_text("workers = 1\n" + SHORT)

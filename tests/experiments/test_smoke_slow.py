@@ -58,8 +58,8 @@ description = "for tests"
 protocol = "quick"
 [[cells]]
 environments = ["Pendulum-v1"]
-steps = 150_000
-seeds = 4
+steps = 300_000
+seeds = 3
 """
 
 
@@ -74,13 +74,13 @@ def test_reproduce_costs_at_most_five_percent_more_than_its_runs_alone(tmp_path)
         folder = tmp_path / attempt
         folder.mkdir()
         before = children_seconds()
-        for seed in range(4):
+        for seed in range(3):
             job = {
                 "environment": "Pendulum-v1",
                 "agent": "ottrpo",
                 "config": "default",
                 "seed": seed,
-                "steps": 150_000,
+                "steps": 300_000,
                 "overrides": [],
                 "protocol": "quick",
                 "out": str(folder / f"seed{seed}"),

@@ -11,6 +11,8 @@ import io
 import logging
 import select
 import shutil
+import subprocess
+import sys
 import tarfile
 import tempfile
 import time
@@ -32,6 +34,7 @@ SEND_SECONDS = 20.0
 LOG_TAIL = 20_000
 # The keeper answers at once; a task that waits longer is cut off, and Ray tries it again.
 KEEPER_SECONDS = 120.0
+CONNECT_SECONDS = 120.0
 
 
 class RunFailed(Exception):
@@ -252,17 +255,34 @@ def connected(address: str) -> Iterator[Any]:
         raise ValueError(
             "--ray needs Ray, which is not installed: pip install 'ottrpo[ray]'"
         ) from error
+    _require_alive(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise ValueError(
-            f"no Ray cluster at {address!r}: {first} (`ray start --head` starts one)"
-        ) from error
+        raise ValueError(_no_cluster(address, str(error).strip().splitlines()[0])) from error
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _require_alive(address: str) -> None:
+    """Ask the cluster's head first: connecting to one that has died never ends."""
+    where = [] if address == "auto" else ["--address", address]
+    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", *where]
+    try:
+        asked = subprocess.run(
+            command, capture_output=True, text=True, timeout=CONNECT_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ValueError(_no_cluster(address, "it does not answer")) from error
+    if asked.returncode != 0:
+        lines = asked.stderr.strip().splitlines() or ["it is not healthy"]
+        raise ValueError(_no_cluster(address, lines[-1]))
+
+
+def _no_cluster(address: str, reason: str) -> str:
+    return f"no Ray cluster at {address!r}: {reason} (`ray start --head` starts one)"
 
 
 def cores(ray: Any) -> int:

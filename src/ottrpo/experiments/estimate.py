@@ -20,7 +20,7 @@ from .results import RUNS
 # A trial is a run of this length. Runs that together are not many times longer are not worth one:
 # it costs as much as a process takes to start, and what it tells is how to wait for a few minutes.
 TRIAL_STEPS = 10_000
-WORTH_A_TRIAL = 100
+WORTH_A_TRIAL = 200
 TRIAL_TIME_LIMIT = 300.0
 # What a process takes before its run begins: loading JAX, torch and the environment, on one core.
 START_SECONDS = 5.0
