@@ -238,7 +238,11 @@ def test_a_state_of_other_parts_is_refused():
     data, _ = vector.capture(lake[0], other, "e")
     with pytest.raises(ValueError, match="another 'desc'"):
         vector.restore(lake[1], data, other)
-    # a forged state can't touch what is no state
+    # a forged state has the shapes of an honest one, and can't touch what is no state
+    data, _ = vector.capture(made(lambda: gym.make("Pendulum-v1")), arrays, "e")
+    name = data["environments"][0][-1]["state"]["attributes"]["state"]["name"]
+    with pytest.raises(ValueError, match=r"PendulumEnv.state was saved with shape \(7,\)"):
+        vector.restore(made(lambda: gym.make("Pendulum-v1")), data, arrays | {name: np.zeros(7)})
     data, _ = vector.capture(made(lambda: gym.make("Pendulum-v1")), arrays, "e")
     data["environments"][0][-1]["state"]["attributes"]["action_space"] = 1
     with pytest.raises(ValueError, match="no state 'action_space'"):

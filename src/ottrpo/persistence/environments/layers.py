@@ -162,7 +162,16 @@ def _restore_attribute(owner: Any, name: str, encoded: Any, arrays: Mapping[str,
             for inner, state in value["attributes"].items():
                 _restore_attribute(mine[name][key], inner, state, arrays)
     else:
-        setattr(owner, name, decode(encoded, arrays))
+        value = decode(encoded, arrays)
+        _require_alike(f"{type(owner).__name__}.{name}", mine[name], value)
+        setattr(owner, name, value)
+
+
+def _require_alike(name: str, now: Any, saved: Any) -> None:
+    """Refuse an array of another shape; what is empty may still have to get its shape."""
+    both = isinstance(now, np.ndarray) and isinstance(saved, np.ndarray) and now.size
+    if both and now.shape != saved.shape:
+        raise ValueError(f"{name} was saved with shape {saved.shape}, it has {now.shape}")
 
 
 def _is_fixed(owner: Any, value: Any) -> bool:
