@@ -47,7 +47,7 @@ def test_the_recommended_configuration_is_optimal():
 def test_wpo_leaves_the_trust_region_when_it_moves_tied_mass():
     audits = study_audits(RESULTS / "tabular-readings")
     for environment in ("CliffWalking-v1", "Taxi-v4"):
-        for config in ("default", "paper-kept"):
+        for config in ("default", "paper", "paper-kept"):
             moving = audits[f"{environment}__wpo__{config}-move"]
             staying = audits[f"{environment}__wpo__{config}-stay"]
             assert moving.violations > 0
