@@ -15,8 +15,11 @@ import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo.agents.checkpointing import CheckpointEvery
 from ottrpo.agents.sb3 import A2C, PPO, TRPO
 from ottrpo.cli import main
-from ottrpo.experiments.run import build_agent, plan_run
+from ottrpo.experiments.one_run import Nobody
+from ottrpo.experiments.protocol import score
+from ottrpo.experiments.run import build_agent, manifest, plan_run, train
 from ottrpo.experiments.sb3_callback import AfterUpdate
+from ottrpo.experiments.store import RunDirectory
 
 REACH, MATCH = "ottrpo/Reach-v0", "ottrpo/Match-v0"
 LIBRARY = {
@@ -157,6 +160,18 @@ def test_parameters_that_do_not_fit_change_nothing():
     assert equal(agent.get_parameters(), before)
     agent.set_parameters({name: before[name] + 1}, exact_match=False)
     np.testing.assert_array_equal(agent.get_parameters()[name], before[name] + 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_table_of_logits_finds_the_way_along_the_cliff(seed, tmp_path):
+    """By the paper's protocol, within 90,000 steps; -13 is the best there is."""
+    spec = plan_run("CliffWalking-v1", agent="trpo", config="onehot", seed=seed, steps=90_000)
+    directory = RunDirectory.create(tmp_path / "run", manifest(spec))
+    train(spec, build_agent(spec), directory, Nobody())
+    reached = score(directory.evaluations(), spec.steps, deterministic=False)
+    assert reached.evaluations == 10
+    assert reached.mean >= -20
 
 
 # ---------------------------------------------------------------------- evaluation
