@@ -29,6 +29,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as random_seed
 from hypothesis import strategies as st
 
+from ottrpo.experiments import registry
 from ottrpo.persistence import bundle, strict_json
 from ottrpo.persistence.checkpoints import Checkpoints
 from ottrpo.persistence.keeper import checkpoint_kind
@@ -235,12 +236,11 @@ _whole_newest: list[bytes] = []
 
 
 def _agent(name):
-    from ottrpo import OTTRPO, WPO, TabularOTTRPO
-
-    if name == "OTTRPO":
-        small = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "policy_kwargs": {"net_arch": [4]}}
-        return OTTRPO("MlpPolicy", "Pendulum-v1", seed=0, **small)
-    return {"TabularOTTRPO": TabularOTTRPO, "WPO": WPO}[name]("FrozenLake-v1", initial_q=2.0)
+    (entry,) = (entry for entry in registry.agents() if entry.class_name == name)
+    if entry.finite:
+        return entry.load()("FrozenLake-v1", initial_q=2.0)
+    settings = {"n_steps": 32, "policy_kwargs": {"net_arch": [4]}}
+    return entry.load()("MlpPolicy", "Pendulum-v1", seed=0, **settings)
 
 
 @cache
@@ -288,7 +288,7 @@ absurd = st.sampled_from(
 
 @fuzzed(st.data())
 def agents(data):
-    name = data.draw(st.sampled_from(["TabularOTTRPO", "WPO", "OTTRPO"]), "agent")
+    name = data.draw(st.sampled_from([entry.class_name for entry in registry.agents()]), "agent")
     agent_class, arrays, saved = _saved(name)
     path = data.draw(st.sampled_from([p for p in _places(saved) if p]), "place")
     tampered = _with(saved, path, data.draw(absurd | values, "value"))

@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from ottrpo import OTTRPO, WPO, TabularOTTRPO
+from ottrpo import BGPG, OTTRPO, WNPG, WPO, TabularOTTRPO
+from ottrpo.agents.sb3 import A2C, PPO, TRPO
 from ottrpo.cli import main
 from ottrpo.persistence import bundle
 
@@ -97,6 +98,23 @@ TABULAR = {
 def test_tampered_data_of_a_deep_agent(path, saved, tmp_path, capsys):
     _, arrays, data = saved["OTTRPO"]
     told(hostile.honest("OTTRPO", arrays, changed(data, path, DEEP[path])), tmp_path, capsys)
+
+
+@pytest.mark.parametrize("agent_class", [BGPG, WNPG, PPO, TRPO, A2C])
+def test_other_agents_are_not_built_larger_than_they_were_saved_either(
+    agent_class, tmp_path, capsys
+):
+    name = agent_class.__name__
+    agent_class("MlpPolicy", "Pendulum-v1", n_steps=32, seed=0).save(tmp_path / name)
+    arrays, data = bundle.read(tmp_path / name, name)
+    giants = {"settings.policy_kwargs": {"net_arch": [10**6, 10**6]}}
+    if "n_features" in data["settings"]:
+        giants["settings.n_features"] = 10**9
+    for path, giant in giants.items():
+        content = hostile.honest(name, arrays, changed(data, path, giant))
+        assert "the bundle describes" in told(content, tmp_path, capsys)
+    content = hostile.honest(name, arrays, changed(data, "settings.tensorboard_log", "/tmp/evil"))
+    assert "tensorboard_log" in told(content, tmp_path, capsys)
 
 
 @pytest.mark.parametrize("name", ["TabularOTTRPO", "WPO"])

@@ -195,6 +195,10 @@ class DeepAgent(Resumable, BaseAlgorithm):
             log_std_init=self.LOG_STD_INIT,
         )
 
+    def _planned_entries(self) -> int:
+        """How many numbers, at least, an agent that was built as planned holds."""
+        return self.architecture.weights
+
     @staticmethod
     def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
         env = made(env)
@@ -549,7 +553,7 @@ class DeepAgent(Resumable, BaseAlgorithm):
             agent.observation_space = space_from_data(data["observation_space"])
             agent.action_space = space_from_data(data["action_space"])
             agent._plan_networks()
-            bundle.require_room(agent.architecture.weights, arrays)
+            bundle.require_room(agent._planned_entries(), arrays)
         if env is not None:
             agent._adopt(env)
         with bundle.interpreting(path):

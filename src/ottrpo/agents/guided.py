@@ -68,6 +68,10 @@ class GuidedAgent(DeepAgent):
         self.test_functions = one_of("test_functions", test_functions, ("slot", "sample"))
         self.time_limits = one_of("time_limits", time_limits, ("terminal", "bootstrap"))
 
+    def _planned_entries(self) -> int:
+        size = self.actions.size if isinstance(self.actions, BoxActions) else 0
+        return super()._planned_entries() + self.n_features * size
+
     def _setup_model(self) -> None:
         super()._setup_model()
         if not isinstance(self.actions, BoxActions):
