@@ -121,6 +121,14 @@ def test_wrappers(wrap):
     goes_on(lambda: DummyVecEnv([lambda: wrap(gym.make("Pendulum-v1", max_episode_steps=40))]))
 
 
+def test_a_captured_environment_can_be_made_again():
+    """Evaluations play in an environment like the one that is trained in."""
+    env = Capturable(gym.make("Pendulum-v1"))
+    again = gym.make(env.spec, disable_env_checker=True)
+    assert isinstance(again, Capturable)
+    np.testing.assert_array_equal(env.reset(seed=1)[0], again.reset(seed=1)[0])
+
+
 def test_subprocesses():
     def make():
         return SubprocVecEnv([lambda: Capturable(Monitor(gym.make("Pendulum-v1")))] * 2)

@@ -117,7 +117,7 @@ def killed(case, folder, trains, rng):
             process.wait(rng.uniform(0.0, 4.0))
         else:
             until_life(process, folder, before)
-            process.wait(rng.uniform(0.0, trains))
+            process.wait(rng.uniform(0.0, 0.8) * trains)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

@@ -13,7 +13,7 @@ from ottrpo.persistence.values import Arrays
 from .layers import NotCaptured, capture_layer, class_name, layers_of, restore_layer
 
 
-class Capturable(gym.Wrapper[Any, Any, Any, Any]):
+class Capturable(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs):
     """Lets a subprocess vector environment be captured: wrap each of its environments in it.
 
     ``make_vec_env("Hopper-v5", 4, vec_env_cls=SubprocVecEnv, wrapper_class=Capturable)``. An
@@ -25,7 +25,8 @@ class Capturable(gym.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
-        super().__init__(env)
+        gym.utils.RecordConstructorArgs.__init__(self)  # so that evaluations can make it again
+        gym.Wrapper.__init__(self, env)
         if multiprocessing.current_process().daemon:  # a worker, not somebody's program
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
