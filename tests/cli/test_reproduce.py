@@ -86,6 +86,7 @@ def test_a_label_of_the_paper_names_its_studies(memory, tmp_path):
         (["memmory"], "did you mean 'memory'?"),
         (["fig:memori"], "did you mean 'fig:memory'?"),
         ([], "a study is missing; known: memory"),
+        (["--collect"], "there are no runs of a study under runs"),
         (["memory", "--workers", "0"], "--workers must be at least 1, got 0"),
         (["memory", "--retries", "-1"], "--retries must not be negative"),
         (["memory", "--time-limit", "0"], "--time-limit must be positive"),

@@ -248,3 +248,19 @@ def test_whatever_dies_the_runs_end_with_the_same_results(tmp_path, two_nodes, v
     code, out = finish(start(alone, "../long.toml", "--workers", "2"))
     assert code == 0, out
     assert without_times(tmp_path / "results" / "long") == without_times(alone / "results" / "long")
+
+
+@pytest.mark.slow
+def test_what_a_dead_driver_has_received_is_gone_on_with_without_the_cluster(tmp_path, two_nodes):
+    address, head, other = two_nodes
+    (tmp_path / "long.toml").write_text(LONG)
+    process = start(tmp_path, "long.toml", "--ray", address)
+    store = tmp_path / "runs" / "long"
+    when_both_have_sent_a_checkpoint((head, other), process, store)
+    process.kill()
+    process.communicate()
+    code, out = finish(start(tmp_path, "long.toml", "--workers", "2"))
+    assert code == 0, out
+    logs = [path.read_text() for path in store.glob("*/seed*.log")]
+    assert sum("going on from step" in log for log in logs) == 2
+    assert not any(runs_by_node((head, other)))  # nobody goes on for a driver that is gone
