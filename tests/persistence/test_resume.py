@@ -17,6 +17,7 @@ from ottrpo import BGPG, OTTRPO, WNPG, WPO, TabularOTTRPO
 from ottrpo.agents.checkpointing import CheckpointEvery
 from ottrpo.persistence import strict_json
 from ottrpo.persistence.environments import Capturable
+from ottrpo.persistence.stopping import StopSignals
 
 # workers of subprocess environments start from a process that has imported what they need
 multiprocessing.set_forkserver_preload(["stable_baselines3", "ottrpo.persistence.environments"])
@@ -176,7 +177,7 @@ def test_a_signal_is_obeyed_when_nothing_is_lost(name, number, tmp_path):
             assert last.num_timesteps == (128 if name == "segments" else 192)
         else:
             agent.learn(STEPS, callback=callbacks)  # our own handler lets it go on
-            assert asked
+            assert asked == [True]
         assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
     finally:
         signal.signal(signal.SIGTERM, handler)
@@ -184,6 +185,24 @@ def test_a_signal_is_obeyed_when_nothing_is_lost(name, number, tmp_path):
     callback = CheckpointEvery(EVERY, tmp_path / "b")
     rest.learn(rest.remaining_timesteps, reset_num_timesteps=False, callback=callback)
     assert content(rest) == content(whole)
+
+
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        agent = made(*CASES["pendulum"])
+        agent.learn(STEPS, callback=[CheckpointEvery(EVERY, tmp_path), _Signal(9, signal.SIGINT)])
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert agent.num_timesteps == STEPS
+
+
+def test_asking_twice_is_obeyed_at_once():
+    with StopSignals() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.asked == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
 
 
 class _Signal(BaseCallback):

@@ -22,7 +22,9 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in ASKED_BY}
+            # what is ignored, as Ctrl-C is by a process in the background, stays ignored
+            heard = [n for n in ASKED_BY if signal.getsignal(n) is not signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._note) for number in heard}
         return self
 
     def __exit__(
@@ -36,10 +38,18 @@ class StopSignals:
             signal.signal(number, handler)
 
     def obey(self) -> None:
-        """Do now what was asked: what the signal would have done at once."""
-        if self.asked is not None:
-            self.__exit__()
-            signal.raise_signal(self.asked)
+        """Do now what was asked: what the signal would have done at once.
+
+        If that was not to end, all goes on as before.
+        """
+        asked, self.asked = self.asked, None
+        if asked is None:
+            return
+        listening = bool(self._before)
+        self.__exit__()
+        signal.raise_signal(asked)
+        if listening:
+            self.__enter__()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         again = self.asked is not None
