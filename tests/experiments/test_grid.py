@@ -112,4 +112,4 @@ def test_the_tabular_studies_hold_what_the_paper_varies():
     assert gaps == [-0.5, -0.5, -0.2, -0.2, 0.0, 0.2, 0.2, 0.5, 0.5]
     assert all(1.0 in pair for pair in costs)
     ties = {c.settings.get("tie") for c in STUDIES["tabular-readings"].cells if c.agent == "wpo"}
-    assert ties == {"lowest", "stay", "move"}
+    assert ties >= {"lowest", "stay", "move"}
