@@ -99,7 +99,7 @@ AGENTS = [
     Case(
         "trpo",
         deep(TRPO),
-        {REACH: 5000, MATCH: 5000},
+        {REACH: 4000, MATCH: 2000},
         192,
         FAST | {"target_kl": 0.05},
         vectors=True,
@@ -109,7 +109,7 @@ AGENTS = [
     Case(
         "ppo",
         deep(PPO),
-        {REACH: 6000, MATCH: 6000},
+        {REACH: 6000, MATCH: 2000},
         192,
         FAST,
         vectors=True,
@@ -119,7 +119,7 @@ AGENTS = [
     Case(
         "a2c",
         network(A2C, n_steps=16),
-        {REACH: 6000, MATCH: 6000},
+        {MATCH: 4000},
         192,
         {"learning_rate": 3e-3, "n_steps": 32, "gae_lambda": 0.9},
         vectors=True,

@@ -123,6 +123,7 @@ class Baseline(ResumableBaseline):
                 )
         except AssertionError as error:  # how the libraries refuse a setting or a space
             raise ValueError(" ".join(str(error).split())) from error
+        self._keep_generators()
 
     # ------------------------------------------------------------------ environments
 

@@ -28,6 +28,7 @@ class ResumableBaseline(OnPolicyAlgorithm):
     _segment: int = 0
     _segment_root: int | None = None
     _torch_generator: torch.Tensor | None = None
+    _generators: dict[str, Any]
 
     @property
     def remaining_timesteps(self) -> int:
@@ -35,9 +36,19 @@ class ResumableBaseline(OnPolicyAlgorithm):
         return max(self._total_timesteps - self.num_timesteps, 0)
 
     def learn(self, *arguments: Any, **keywords: Any) -> Self:
-        """The library's; what a callback holds while it lasts is let go however it ends."""
+        """The library's; what a callback holds while it lasts is let go however it ends.
+
+        The libraries draw from generators that all agents of a process share. Here each agent goes
+        on where it was, so that what it learns does not depend on who else is there.
+        """
+        _set_generators(self._generators)
         with ExitStack() as self.while_learning:
-            return super().learn(*arguments, **keywords)
+            super().learn(*arguments, **keywords)
+        self._keep_generators()
+        return self
+
+    def _keep_generators(self) -> None:
+        self._generators = _generators()
 
     def collect_rollouts(self, *arguments: Any, **keywords: Any) -> bool:
         """The library's; it draws gSDE's noise before any callback is told of the rollout."""
@@ -62,11 +73,11 @@ class ResumableBaseline(OnPolicyAlgorithm):
             "last_obs": self._last_obs,
             "last_episode_starts": self._last_episode_starts,
             "episodes": [dict(episode) for episode in self.ep_info_buffer or ()],
-            "python": random.getstate(),
-            "numpy": np.random.get_state(),  # noqa: NPY002  # the rollout buffer shuffles by it
             "actions": self.action_space.np_random,
-            "torch": _generator(self._torch_generator),
+            **_generators(),
         }
+        if self._torch_generator is not None:
+            kept["torch"] = self._torch_generator.numpy().copy()
         training = {
             "segment": self._segment,
             "segment_root": self._segment_root,
@@ -93,10 +104,8 @@ class ResumableBaseline(OnPolicyAlgorithm):
         self._last_episode_starts = kept["last_episode_starts"]
         self.ep_info_buffer = deque(kept["episodes"], maxlen=self._stats_window_size)
         self.ep_success_buffer = deque(maxlen=self._stats_window_size)
-        random.setstate(kept["python"])
-        np.random.set_state(kept["numpy"])  # noqa: NPY002
         self.action_space._np_random = kept["actions"]
-        torch.set_rng_state(torch.from_numpy(np.array(kept["torch"])))
+        self._generators = {name: kept[name] for name in ("python", "numpy", "torch")}
 
     @classmethod
     def resume(cls, path: Any, env: Any = None, device: str = "cpu") -> Self:
@@ -142,5 +151,16 @@ class ResumableBaseline(OnPolicyAlgorithm):
         raise NotImplementedError
 
 
-def _generator(state: torch.Tensor | None) -> Any:
-    return (torch.get_rng_state() if state is None else state).numpy().copy()
+def _generators() -> dict[str, Any]:
+    """The states of the generators that the libraries draw from."""
+    return {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(),  # noqa: NPY002  # the rollout buffer shuffles by it
+        "torch": torch.get_rng_state().numpy().copy(),
+    }
+
+
+def _set_generators(states: Mapping[str, Any]) -> None:
+    random.setstate(states["python"])
+    np.random.set_state(states["numpy"])  # noqa: NPY002
+    torch.set_rng_state(torch.from_numpy(np.array(states["torch"])))
