@@ -90,7 +90,6 @@ def test_every_setting_changes_what_is_learnt(agent_class, change):
         ({"test_functions": "state"}, "test_functions must be one of slot, sample"),
         ({"time_limits": "ignore"}, "time_limits must be one of terminal, bootstrap"),
     ],
-    ids=str,
 )
 def test_settings_out_of_range_are_refused(agent_class, change, message):
     with pytest.raises(ValueError, match=message):
