@@ -166,7 +166,7 @@ def test_parameters_that_do_not_fit_change_nothing():
 def test_a_table_of_logits_finds_the_way_along_the_cliff(tmp_path):
     """By the paper's protocol, within 90,000 steps; -13 is the best there is.
 
-    The median of three seeds: one in some ten first learns to hide in a corner.
+    The median of three seeds: some first learn to hide in a corner.
     """
     reached = []
     for seed in range(3):

@@ -1,6 +1,7 @@
 """Going on with an interrupted training exactly: the agent, its environments, all randomness."""
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +23,7 @@ from .environments import name_of, remade_by_id
 from .settings import functions_of
 
 
-class Resumable:
+class Resumable(ABC):
     """What `DeepAgent` needs to be stopped and to go on as if it had not been.
 
     Everything that an agent of ours keeps from one update to the next stands in its `learners`, its
@@ -139,13 +140,16 @@ class Resumable:
     _segment_root: int = 0
     reward_normaliser: Any
 
+    @abstractmethod
     def _environment(self) -> VecEnv:
-        raise NotImplementedError
+        """Of the agent."""
 
+    @abstractmethod
     def _saved_data(self) -> dict[str, Any]:
-        raise NotImplementedError
+        """Of the agent."""
 
     @classmethod
+    @abstractmethod
     def _from_saved(
         cls,
         path: Any,
@@ -155,7 +159,7 @@ class Resumable:
         device: Any,
         settings: Mapping[str, Any],
     ) -> Self:
-        raise NotImplementedError
+        """Of the agent."""
 
     def _start_segments(self) -> None:
         self._segment, self._segment_root = 0, fresh_root(self.seed)

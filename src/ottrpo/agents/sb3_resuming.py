@@ -1,6 +1,7 @@
 """Going on exactly with an interrupted training of an imported agent."""
 
 import random
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -138,17 +139,21 @@ class ResumableBaseline(OnPolicyAlgorithm):
         self._last_obs = env.reset()
         self._last_episode_starts = np.ones(env.num_envs, dtype=bool)
 
+    @abstractmethod
     def _environment(self) -> Any:
-        raise NotImplementedError
+        """Of the agent."""
 
+    @abstractmethod
     def _saved_arrays(self) -> Arrays:
-        raise NotImplementedError
+        """Of the agent."""
 
+    @abstractmethod
     def _saved_data(self) -> dict[str, Any]:
-        raise NotImplementedError
+        """Of the agent."""
 
+    @abstractmethod
     def _restore(self, arrays: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-        raise NotImplementedError
+        """Of the agent."""
 
 
 def _generators() -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ottrpo.persistence.lock import DirectoryLock
 from ottrpo.tabular.planning import capped_return
 
 from .jobs import AUDIT, clear
-from .run import build_agent, manifest, plan_run, train
+from .run import build_agent, manifest, plan_job, train
 from .store import RunDirectory
 
 # POT is asked about every tenth of the first updates of a run, and then about one in 250.
@@ -122,15 +122,7 @@ def main(job: Mapping[str, Any]) -> None:
         find_spec("ot") is not None,
         "this run checks its updates with POT, which is not installed: pip install POT",
     )
-    spec = plan_run(
-        job["environment"],
-        agent=job["agent"],
-        config=job["config"],
-        seed=job["seed"],
-        steps=job["steps"],
-        overrides=job["overrides"],
-        protocol=job["protocol"],
-    )
+    spec = plan_job(job)
     path = Path(job["out"])
     path.mkdir(parents=True, exist_ok=True)
     with DirectoryLock(path) as lock:

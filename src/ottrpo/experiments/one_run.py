@@ -34,17 +34,9 @@ def main(job: Mapping[str, Any]) -> None:
     default_to_one_thread()
     from ottrpo.persistence.lock import DirectoryLock
 
-    from .run import Stopped, plan_run
+    from .run import Stopped, plan_job
 
-    spec = plan_run(
-        job["environment"],
-        agent=job["agent"],
-        config=job["config"],
-        seed=job["seed"],
-        steps=job["steps"],
-        overrides=job["overrides"],
-        protocol=job["protocol"],
-    )
+    spec = plan_job(job)
     path = Path(job["out"])
     path.mkdir(parents=True, exist_ok=True)
     try:

@@ -70,6 +70,12 @@ def plan_run(
     )
 
 
+def plan_job(job: Mapping[str, Any]) -> RunSpec:
+    """The run of a job, which a study hands to another process."""
+    names = ("agent", "config", "seed", "steps", "overrides", "protocol")
+    return plan_run(job["environment"], **{name: job[name] for name in names})
+
+
 def build_agent(spec: RunSpec) -> Any:
     """The agent of ``spec``, untrained.
 

@@ -1,5 +1,6 @@
 """Going on with an interrupted training exactly: tables, streams, and a stepped environment."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -15,7 +16,7 @@ from .environments import environment_from_spec
 from .problem import Simulator
 
 
-class Resumable:
+class Resumable(ABC):
     """What `TabularAgent` needs to be stopped between two updates and go on as if it had not."""
 
     num_timesteps: int
@@ -96,8 +97,10 @@ class Resumable:
 
     # ------------------------------------------------------------------ inside
 
+    @abstractmethod
     def _saved(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        raise NotImplementedError
+        """Of the agent."""
 
+    @abstractmethod
     def _restore(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
-        raise NotImplementedError
+        """Of the agent."""
