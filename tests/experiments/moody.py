@@ -1,7 +1,8 @@
 """The command line and the worker with nothing in the registry but the moody agent.
 
-``python moody.py reproduce ...`` or, as `ottrpo.experiments.local` calls it, ``python moody.py
-worker PARENT``. The configurations are in the folder that MOODY_CONFIGS names.
+``python moody.py reproduce ...`` or, as `ottrpo.experiments.local` calls it where it does not fork,
+``python moody.py worker PARENT``. The configurations are in the folder that MOODY_CONFIGS names;
+MOODY_START says whether processes start by ``fork``, as they do by themselves, or ``anew``.
 """
 
 import os
@@ -13,6 +14,10 @@ sys.path.insert(0, str(HERE))
 
 
 def install():
+    from ottrpo.threads import default_to_one_thread
+
+    default_to_one_thread()  # before anything is loaded, as the command line does
+
     from ottrpo.experiments import estimate, local, registry
 
     entry = registry.AgentEntry(
@@ -27,6 +32,8 @@ def install():
     registry.CONFIGS = Path(os.environ["MOODY_CONFIGS"])
     # a study that is killed at random would otherwise be killed in its trials
     estimate.WORTH_A_TRIAL = float(os.environ.get("WORTH_A_TRIAL", "inf"))
+    if os.environ["MOODY_START"] == "anew":
+        local.may_fork = lambda: False
     local.COMMAND = (sys.executable, str(HERE / "moody.py"), "worker")
 
 

@@ -30,7 +30,7 @@ CALM = MOODS.replace('["Taxi-v4"]', '["Taxi-v4", "CliffWalking-v1"]')
 class Place:
     """A directory with studies of the moody agent."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, start="fork"):
         self.folder = folder
         configs = folder / "configs" / "moody"
         configs.mkdir(parents=True)
@@ -38,6 +38,7 @@ class Place:
         self.environment = {
             **os.environ,
             "MOODY_CONFIGS": str(configs.parent),
+            "MOODY_START": start,
             "COLUMNS": "200",
             "PYTHONWARNINGS": "default",
         }
@@ -67,8 +68,8 @@ class Place:
         return without_times(self.folder / root / study)
 
 
-def workers_alive(folder):
-    """Process ids of workers in ``folder``; the dead whom nobody has asked after do not count."""
+def workers_alive(folder, parent):
+    """How workers in ``folder`` were started; the dead whom nobody has asked after do not count."""
     alive = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -76,14 +77,17 @@ def workers_alive(folder):
             command = (entry / "cmdline").read_bytes()
         except OSError:
             continue
-        if here and b"moody.py\0worker" in command:
-            alive.append(int(entry.name))
+        if here and b"moody.py\0" in command and int(entry.name) != parent:
+            alive.append("anew" if b"\0worker\0" in command else "fork")
     return alive
 
 
 @pytest.fixture
-def place(tmp_path):
-    return Place(tmp_path)
+def place(tmp_path, request):
+    return Place(tmp_path, getattr(request, "param", "fork"))
+
+
+however_started = pytest.mark.parametrize("place", ["fork", "anew"], indirect=True)
 
 
 def test_a_study_is_told_run_skipped_and_added_to(place):
@@ -108,6 +112,7 @@ def test_a_study_is_told_run_skipped_and_added_to(place):
     ]
 
 
+@however_started
 def test_moods_are_retried_reported_and_do_not_disturb_the_others(place):
     moods = ""
     for mood in ("crash", "die", "hang"):
@@ -144,6 +149,7 @@ def test_moods_are_retried_reported_and_do_not_disturb_the_others(place):
     assert "started" not in out
 
 
+@however_started
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_whatever_ends_the_parent_ends_its_children(place, how):
     slow = MOODS + "settings = { pause = 0.1 }\n"
@@ -152,7 +158,8 @@ def test_whatever_ends_the_parent_ends_its_children(place, how):
     while len(list(place.folder.glob("runs/study/*/seed*/metrics.jsonl"))) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert len(workers_alive(place.folder)) == 2
+    how_started = place.environment["MOODY_START"]
+    assert workers_alive(place.folder, process.pid) == [how_started] * 2
     process.send_signal(how)
     out, err = process.communicate(timeout=30)
     if how == signal.SIGKILL:
@@ -162,7 +169,7 @@ def test_whatever_ends_the_parent_ends_its_children(place, how):
         assert process.returncode == 1
         assert "stopped; the same command goes on from here" in err
         assert "Traceback" not in out + err
-    assert workers_alive(place.folder) == []
+    assert workers_alive(place.folder, process.pid) == []
 
 
 def test_two_processes_cannot_work_on_one_study(place):

@@ -1,9 +1,11 @@
 """The real thing for minutes: `ottrpo reproduce` killed again and again, and what it costs."""
 
+import json
 import os
 import pty
 import random
 import resource
+import statistics
 import subprocess
 import sys
 import threading
@@ -53,48 +55,61 @@ def test_smoke_killed_at_twenty_random_instants_ends_with_the_same_results(tmp_p
     assert without_times(killed / "results/smoke") == without_times(calm / "results/smoke")
 
 
-COSTLY = """
+SEEDS, STEPS, ROUNDS = 3, 100_000, 3
+COSTLY = f"""
 description = "for tests"
 protocol = "quick"
 [[cells]]
 environments = ["Pendulum-v1"]
-steps = 300_000
-seeds = 3
+steps = {STEPS}
+seeds = {SEEDS}
 """
 
 
 @pytest.mark.slow
 def test_reproduce_costs_at_most_five_percent_more_than_its_runs_alone(tmp_path):
-    """With the live table on a terminal, which is the dearer way to look on."""
-    import json
+    """With the live table on a terminal, which is the dearer way to look on.
 
+    CPU seconds, not time: others may use the machine. They disturb these too, through caches and
+    clocks, so that the two ways take turns and the middle one of several ratios counts.
+    """
     (tmp_path / "costly.toml").write_text(COSTLY)
     ratios = []
-    for attempt in ("first", "second"):
-        folder = tmp_path / attempt
+    for i in range(ROUNDS):
+        folder = tmp_path / str(i)
         folder.mkdir()
         before = children_seconds()
-        for seed in range(3):
-            job = {
-                "environment": "Pendulum-v1",
-                "agent": "ottrpo",
-                "config": "default",
-                "seed": seed,
-                "steps": 300_000,
-                "overrides": [],
-                "protocol": "quick",
-                "out": str(folder / f"seed{seed}"),
-            }
-            command = [sys.executable, "-m", "ottrpo.experiments.one_run", json.dumps(job)]
-            subprocess.run(command, check=True, cwd=folder)
-        alone = children_seconds() - before
+        for seed in range(SEEDS):
+            run_alone(folder, seed)
+        between = children_seconds()
         assert on_a_terminal(folder, "../costly.toml", "--workers", "1") == 0
-        together = children_seconds() - before - alone
+        alone, together = between - before, children_seconds() - between
         ratios.append(together / alone)
         print(f"alone {alone:.1f} s of CPU, by reproduce {together:.1f} s: {ratios[-1]:.3f}")
-        if ratios[-1] <= 1.05:
-            break
-    assert min(ratios) <= 1.05, ratios
+        for seed in range(SEEDS):  # and it is the same that was done
+            theirs = folder / f"runs/costly/Pendulum-v1__ottrpo__default/seed{seed}"
+            assert returns(theirs) == returns(folder / f"seed{seed}")
+    assert statistics.median(ratios) <= 1.05, ratios
+
+
+def run_alone(folder, seed):
+    job = {
+        "environment": "Pendulum-v1",
+        "agent": "ottrpo",
+        "config": "default",
+        "seed": seed,
+        "steps": STEPS,
+        "overrides": [],
+        "protocol": "quick",
+        "out": str(folder / f"seed{seed}"),
+    }
+    command = [sys.executable, "-m", "ottrpo.experiments.one_run", json.dumps(job)]
+    subprocess.run(command, check=True, cwd=folder)
+
+
+def returns(run):
+    lines = (run / "evaluations.jsonl").read_text().splitlines()
+    return [json.loads(line)["returns"] for line in lines]
 
 
 def on_a_terminal(folder, *arguments):

@@ -1,5 +1,6 @@
 """Runs on this machine: one process each, a few at a time.
 
+Where that is safe a process is a copy of this one, which has loaded already what a run needs.
 A run that crashes, is killed or hangs is tried again, and goes on from its last checkpoint; the
 others do not notice. Audited runs, which take less time than starting a process, follow each other
 in one.
@@ -15,10 +16,13 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Protocol, final
 
+from .forked import Forked, may_fork
 from .jobs import Job, set_aside
+from .worker import main as work
 
 COMMAND = (sys.executable, "-m", "ottrpo.experiments.worker")
 TICK_SECONDS = 1.0
@@ -51,13 +55,7 @@ class Worker:
 
     def __init__(self, job: Job) -> None:
         with open(job.log, "ab") as log:
-            self.process = subprocess.Popen(
-                [*COMMAND, str(os.getpid())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,  # an interrupt at the terminal is for us to handle
-            )
+            self.process = _forked(log) if may_fork() else _started(log)
         self.hung = False
         self.begin(job)
 
@@ -66,9 +64,7 @@ class Worker:
         self.job = job
         self._life = job.sign_of_life()
         self._seen = time.monotonic()
-        with suppress(BrokenPipeError):  # if it has died already, its other pipe tells
-            self._pipe(self.process.stdin).write(json.dumps(job.data()).encode() + b"\n")
-            self._pipe(self.process.stdin).flush()
+        self._say(json.dumps(job.data()))
 
     @property
     def answers(self) -> IO[bytes]:
@@ -84,8 +80,7 @@ class Worker:
             return None if state == "finished" else f"its directory is {state} after it ended"
         if answer == "failed":
             return reason.strip()
-        self.stop()
-        code = self.process.returncode
+        code = self.stop()
         if self.hung:
             return "hung: it wrote nothing for longer than the time limit"
         if code < 0:
@@ -101,28 +96,49 @@ class Worker:
 
     def dismiss(self) -> None:
         """No more runs: the process ends by itself."""
-        self._pipe(self.process.stdin).close()
+        self._say("")  # closing the pipe would not do: younger forks have a copy of our end
+
+    def _say(self, line: str) -> None:
+        with suppress(BrokenPipeError):  # if it has died already, its other pipe tells
+            self._pipe(self.process.stdin).write(f"{line}\n".encode())
+            self._pipe(self.process.stdin).flush()
 
     def kill(self) -> None:
         """End the process at once, and what it has started."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
-    def stop(self, grace: float = GRACE_SECONDS) -> None:
-        """Wait for the process to end, and kill it if it does not."""
+    def stop(self, grace: float = GRACE_SECONDS) -> int:
+        """Wait for the process to end, and kill it if it does not; its exit code."""
         try:
-            self.process.wait(grace)
+            code = self.process.wait(grace)
         except subprocess.TimeoutExpired:
             self.kill()
-            self.process.wait()
+            code = self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
-            self._pipe(pipe).close()
+            with suppress(BrokenPipeError):  # a job that it did not live to read
+                self._pipe(pipe).close()
+        return code
 
     @staticmethod
     def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
         if pipe is None:
             raise RuntimeError("the process was started without pipes")
         return pipe
+
+
+def _forked(log: IO[bytes]) -> Forked:
+    return Forked(partial(work, os.getpid()), log)
+
+
+def _started(log: IO[bytes]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [*COMMAND, str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        start_new_session=True,  # an interrupt at the terminal is for us to handle
+    )
 
 
 def prepare(job: Job, board: Board) -> None:

@@ -1,9 +1,10 @@
-"""The process that does runs: ``python -m ottrpo.experiments.worker PARENT``.
+"""What the process of a run does.
 
-Jobs come in as lines of JSON, and each is answered by a line: ``done``, or ``failed`` and why. What
-a run prints, and the whole story of a failure, go into the log that its job names. The process
-dies with the one that started it, so that nobody writes into a run directory that another has
-taken over.
+It is a fork of the one that planned the run, or ``python -m ottrpo.experiments.worker PARENT``.
+Jobs come in as lines of JSON, and each is answered by a line: ``done``, or ``failed`` and why; an
+empty line is the end. What a run prints, and the whole story of a failure, go into the log that its
+job names. The process dies with the one that started it, so that nobody writes into a run directory
+that another has taken over.
 """
 
 import ctypes
@@ -29,6 +30,8 @@ def main(parent: int) -> None:
     default_to_one_thread()
     with open(os.dup(1), "w", buffering=1, encoding="utf-8", errors="replace") as answers:
         for line in sys.stdin:
+            if not line.strip():
+                break
             reason = do(json.loads(line))
             answers.write("done\n" if reason is None else f"failed {reason[:MOST_SAID]}\n")
 
