@@ -15,7 +15,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 
 import ottrpo.envs.toys  # noqa: F401
 from ottrpo import OTTRPO
@@ -195,6 +195,14 @@ def test_images_by_way_of_sb3s_transpose():
     first = agent.predict(np.moveaxis(image, -1, 0), deterministic=True)[0]
     assert action == first
     assert agent.evaluate(1).shape == (1,)
+
+
+def test_an_agent_outlives_the_processes_it_learnt_in(tmp_path):
+    envs = make_vec_env("Pendulum-v1", n_envs=2, vec_env_cls=SubprocVecEnv)
+    agent = OTTRPO("MlpPolicy", envs, **SMALL).learn(128)
+    envs.close()  # RL-Zoo closes first and saves then
+    agent.save(tmp_path / "agent")
+    assert OTTRPO.load(tmp_path / "agent").num_timesteps == 128
 
 
 def test_make_vec_env():

@@ -85,7 +85,7 @@ def test_advantages_that_overflow(normalize):
     agent = OTTRPO("MlpPolicy", env, normalize_reward=normalize, **QUICK)
     agent.reward_normaliser.clip = np.inf
     quantity = "running variance of the rewards" if normalize else "advantage"
-    learnt_until(agent, f"the environment.*{quantity}.*(step 64|environment 0)")
+    learnt_until(agent, f"Spoilt.*{quantity}.*(step 64|environment 0)")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_parameters_and_gradients(part, complaint, monkeypatch):
 
     monkeypatch.setattr(agent, "_descend", spoilt)
     monkeypatch.setattr(agent, "_spent", lambda *_: 0.0)  # else the region is what complains
-    learnt_until(agent, f"the environment: {complaint}.*at step 96")
+    learnt_until(agent, f"Spoilt: {complaint}.*at step 96")
 
 
 def test_losses(monkeypatch):
