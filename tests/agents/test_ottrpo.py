@@ -1,6 +1,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+import stable_baselines3
 from gymnasium import spaces
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
@@ -146,7 +147,7 @@ class TestRefusals:
             ({"update": "hop"}, "update must be one of"),
             ({"trust_region": "loose"}, "trust_region must be one of exact, paper"),
             ({"advantage": "oracle"}, "advantage must be one of"),
-            ({"radius": -1.0}, "radius must be positive"),
+            ({"radius": -1.0}, "radius must be a positive number"),
             ({"radius": "a lot"}, 'a share such as "30%"'),
             ({"radius": "x%"}, 'a share such as "30%"'),
             ({"cost": Binary()}, "is for labels"),
@@ -155,7 +156,41 @@ class TestRefusals:
             ({"gamma": 1.5}, "gamma must lie between 0 and 1"),
             ({"n_steps": 0}, "n_steps must be an integer of at least 1"),
             ({"batch_size": 2.5}, "batch_size must be an integer"),
-            ({"clip_obs": -1.0}, "clip_obs must not be negative"),
+            ({"clip_obs": -1.0}, "clip_obs must be a positive number"),
+            ({"clip_obs": 0}, "clip_obs must be a positive number"),
+            ({"clip_reward": None}, "clip_reward must be a number"),
+            ({"n_steps": "many"}, "n_steps must be a number"),
+            ({"batch_size": None}, "batch_size must be a number"),
+            ({"n_epochs": np.inf}, "n_epochs must be an integer"),
+            ({"vf_coef": "half"}, "vf_coef must be a number"),
+            ({"max_grad_norm": 0}, "max_grad_norm must be a positive number"),
+            ({"learning_rate": -1e-3}, "learning_rate must not be negative"),
+            ({"learning_rate": lambda left: left - 0.5}, "learning_rate must not be negative"),
+            ({"learning_rate": "linear"}, "learning_rate must be a number, a schedule"),
+            ({"noise_color": {"start": 1.0, "end": -1.0}}, "noise_color must not be negative"),
+            ({"noise_color": 1.0, "use_sde": True}, "no meaning with use_sde"),
+            ({"sde_sample_freq": "often", "use_sde": True}, "sde_sample_freq must be a number"),
+            ({"stats_window_size": 0}, "stats_window_size must be an integer of at least 1"),
+            ({"normalize_obs": "no"}, "normalize_obs must be True or False"),
+            ({"normalize_advantage": None}, "normalize_advantage must be True or False"),
+            ({"learn_std": "yes"}, "learn_std must be True or False"),
+            ({"log_std_final": "small"}, "log_std_final must be a number"),
+            ({"log_std_final": np.nan}, "log_std_final must be finite"),
+            ({"learn_std": True, "log_std_final": -2.0}, "exclude each other"),
+            ({"radius": np.inf}, "radius must be finite"),
+            ({"radius": True}, "radius must be a number"),
+            ({"radius": [0.1, 0.2]}, "radius must be a number, a schedule"),
+            ({"radius": {"start": 1.0, "end": -1.0}}, "radius must not be negative"),
+            ({"radius": {"start": "10%", "end": 1.0}}, "mixes percentages and numbers"),
+            ({"radius": lambda left: -1.0}, "radius must not be negative"),
+            ({"update": "ascent"}, "'linear' knows its targets"),
+            ({"n_sources": 3}, "n_sources needs advantage 'network'"),
+            ({"advantage": "network", "model": "linear", "n_sources": 3}, "n_sources needs"),
+            ({"policy_kwargs": "deep"}, "policy_kwargs must be a dict"),
+            ({"policy_kwargs": {"net_arch": 64}}, "net_arch must be a list"),
+            ({"policy_kwargs": {"net_arch": [64, "a"]}}, "every layer of net_arch"),
+            ({"policy_kwargs": {"log_std_init": "low"}}, "log_std_init must be a number"),
+            ({"policy_kwargs": {"features_dim": 0}}, "features_dim must be an integer"),
             ({"device": "quantum"}, "device must be auto, cpu"),
             ({"policy_kwargs": {"depth": 3}}, "policy_kwargs has no 'depth'"),
             ({"policy_kwargs": {"net_arch": {"q": [3]}}}, "keys 'pi' and 'vf'"),
@@ -176,6 +211,7 @@ class TestRefusals:
             ({"learn_std": True}, "need actions in a Box"),
             ({"noise_color": 1.0}, "need actions in a Box"),
             ({"use_sde": True}, "gSDE.*continuous actions"),
+            ({"advantage": "network", "model": "linear"}, "needs actions in a Box"),
         ],
     )
     def test_settings_for_boxes_only(self, settings, message):
@@ -187,6 +223,7 @@ class TestRefusals:
         [
             (spaces.Box(-1, 1, (2,)), spaces.Box(-np.inf, np.inf, (1,)), "must be bounded"),
             (spaces.Box(-1, 1, (2,)), spaces.Dict({}), "action space .* is not supported"),
+            (spaces.Box(-1, 1, (2,)), spaces.Box(-1, 1, (0,)), "at least one entry"),
             (spaces.Tuple([]), spaces.Discrete(2), "observation space .* is not supported"),
             (
                 spaces.Dict({"a": spaces.Dict({"b": spaces.Discrete(2)})}),
@@ -209,6 +246,20 @@ class TestRefusals:
             OTTRPO("MlpPolicy", "Hoper-v5")
         with pytest.raises(ValueError, match="MultiInputPolicy"):
             agent(gym.make(MATCH, observations="dict"))
+        with pytest.raises(ValueError, match="policy must be one of MlpPolicy"):
+            OTTRPO(stable_baselines3.ppo.MlpPolicy, REACH)
+        with pytest.raises(ValueError, match="CnnPolicy needs an image"):
+            OTTRPO("CnnPolicy", REACH)
+        with pytest.raises(ValueError, match="env must be an id"):
+            OTTRPO("MlpPolicy", 5)
+        with pytest.raises(ValueError, match="needs an environment"):
+            OTTRPO("MlpPolicy", None)
+
+    def test_a_single_step_has_no_advantage_over_itself(self):
+        with pytest.raises(ValueError, match="must be above 1"):
+            agent(n_steps=1, batch_size=1)
+        raw = agent(n_steps=1, batch_size=1, normalize_advantage=False).learn(2)
+        assert raw.last_update["ot/multiplier"] > 0
 
     def test_learning_without_an_environment(self):
         loose = agent()
@@ -267,10 +318,30 @@ class TestTrustRegion:
             assert measured <= 2e-3
             assert measured == pytest.approx(trained.last_update["ot/spent"], rel=1e-3)
 
+    @pytest.mark.parametrize("settings", [{"log_std_final": -3.0}, {"use_sde": True}])
+    @pytest.mark.parametrize("cost", [PNorm(1), PNorm(2, power=0.5)])
+    def test_it_is_kept_when_no_formula_tells_what_is_spent(self, cost, settings):
+        """The cost of moving every point by its quantile, measured again from many draws."""
+        trained = agent(model="sample", cost=cost, learning_rate=1e-2, **settings)
+        rollouts, train = [], trained.train
+        trained.train = lambda rollout: (rollouts.append(rollout), train(rollout))[1]
+        rng = np.random.default_rng(1)
+        for _ in range(4):
+            trained.learn(64, reset_num_timesteps=False)
+            drawn = {key: array.reshape(-1, 2) for key, array in rollouts[-1].drawn.items()}
+            raw = rollouts[-1].flat[:-1].reshape(-1, 2)
+            network = trained.learner.networks.policy
+            mean, std = network.gaussian(trained.observation_normaliser(raw))
+            z = rng.standard_normal((4000, 1, 2))
+            spent = cost(drawn["mean"] + drawn["std"] * z, mean + std * z).mean()
+            assert spent <= trained.last_update["ot/spent"] <= trained.last_update["ot/radius"]
+            assert trained.last_update["ot/spent"] <= 1.2 * spent
+
     def test_a_huge_radius_does_not_freeze(self):
         """With the paper's candidates and ascent a radius that never binds has multiplier 0."""
         for model in ("sample", "antithetic", "linear"):
-            trained = agent(model=model, update="ascent", radius=1e6)
+            update = "regression" if model == "linear" else "ascent"
+            trained = agent(model=model, update=update, radius=1e6)
             before = fingerprint(trained)
             trained.learn(64)
             assert trained.last_update["ot/multiplier"] > 0
@@ -314,9 +385,10 @@ def test_the_standard_deviation_goes_where_it_is_told():
     assert (learnt.get_parameters()["agent.policy.log_std"] < -0.8).all()  # noise only costs here
 
 
-def test_the_last_batch_may_be_smaller():
-    trained = agent(n_steps=50, batch_size=32).learn(100)
-    assert trained.num_timesteps == 100
+def test_the_last_batch_may_be_smaller_and_this_is_said():
+    with pytest.warns(UserWarning, match="does not divide the 50 steps"):
+        trained = agent(n_steps=50, batch_size=32)
+    assert trained.learn(100).num_timesteps == 100
 
 
 def test_masks_are_obeyed_in_training_evaluation_and_prediction():
@@ -326,6 +398,22 @@ def test_masks_are_obeyed_in_training_evaluation_and_prediction():
     mask = np.array([False, True, False])
     for deterministic in (True, False):
         assert trained.predict(0, deterministic=deterministic, action_masks=mask)[0] == 1
+
+
+def test_actions_stay_inside_bounds_that_float32_does_not_have():
+    class Narrow(gym.Env):
+        observation_space = spaces.Box(-1, 1, (1,))
+        action_space = spaces.Box(-0.1, 0.1, (2,), np.float64)  # 0.1 as float32 is larger
+
+        def reset(self, seed=None, options=None):
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action):
+            assert self.action_space.contains(action)
+            return np.zeros(1, np.float32), float(action.sum()), True, False, {}
+
+    trained = agent(Narrow(), policy_kwargs={"log_std_init": 1.0}).learn(64)
+    assert Narrow.action_space.contains(trained.predict(np.zeros(1))[0])
 
 
 def test_retired_ids_are_translated_aloud(capsys):
@@ -357,7 +445,7 @@ def test_discount_and_trace_follow_their_schedules_and_are_saved_with_them(tmp_p
 @pytest.mark.parametrize("name", ["gamma", "gae_lambda"])
 @pytest.mark.parametrize("value", [1.5, {"start": 0.9, "end": 1.1}, lambda left: -left, "often"])
 def test_discounts_outside_their_range_are_refused(name, value):
-    with pytest.raises(ValueError, match=r"must lie between 0 and 1|expected a number"):
+    with pytest.raises(ValueError, match=rf"{name} must (lie between 0 and 1|be a number)"):
         agent(**{name: value})
 
 

@@ -136,6 +136,9 @@ def test_parameters_are_replaced_whole_or_not_at_all(trained, tmp_path):
     trained.save(tmp_path / "agent")
     other.set_parameters(tmp_path / "agent")
     same_parameters(trained, other)
+    seen = np.array([[3.0, -1.0]])  # the normalisation is part of the policy
+    expected = trained.predict(seen, deterministic=True)[0]
+    np.testing.assert_array_equal(other.predict(seen, deterministic=True)[0], expected)
     some = {"agent.policy.log_std": np.zeros(2)}
     with pytest.raises(ValueError, match="has no array"):
         other.set_parameters(some)
@@ -199,6 +202,7 @@ def test_spaces_survive():
     space = spaces.Dict(
         {
             "box": spaces.Box(np.array([-1.0, -np.inf]), np.array([1.0, 2.0]), dtype=np.float64),
+            "number": spaces.Box(-1, 1, ()),
             "image": spaces.Box(0, 255, (3, 4, 5), np.uint8),
             "label": spaces.Discrete(4, start=2),
             "labels": spaces.MultiDiscrete([2, 3]),

@@ -84,7 +84,7 @@ def test_one_environment_and_a_vector_of_one_see_the_same():
 
     def trained(kind):
         env = kind([lambda: gym.make("Pendulum-v1")])
-        agent = OTTRPO("MlpPolicy", env, n_steps=250, n_epochs=1, seed=3)
+        agent = OTTRPO("MlpPolicy", env, n_steps=250, batch_size=50, n_epochs=1, seed=3)
         return agent.learn(500).get_parameters()
 
     direct, vector = trained(DummyVecEnv), trained(AnyVecEnv)

@@ -4,6 +4,7 @@ SB3 wraps environments, runs callbacks and writes logs; networks, acting, rollou
 those of `ottrpo.deep`. An agent adds `train`: what it learns from a rollout.
 """
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -41,9 +42,12 @@ from .settings import (
     MultiInputPolicy,
     architecture_of,
     at_least,
+    flag,
     fraction,
     not_negative,
+    positive,
     saved_names,
+    scheduled,
     settings_of,
 )
 from .spaces import actions_of, as_schedule, space_from_data, space_to_data
@@ -103,31 +107,36 @@ class DeepAgent(Resumable, BaseAlgorithm):
         super().__init__(
             policy=policy,
             env=made(env),
-            learning_rate=as_schedule(learning_rate),
+            learning_rate=scheduled("learning_rate", learning_rate, not_negative),
             policy_kwargs=policy_kwargs,
-            stats_window_size=stats_window_size,
+            stats_window_size=at_least("stats_window_size", stats_window_size, 1),
             tensorboard_log=tensorboard_log,
             verbose=verbose,
             device="cpu",  # of torch, which has nothing to do here
             support_multi_env=True,
             seed=seed,
-            use_sde=use_sde,
-            sde_sample_freq=sde_sample_freq,
+            use_sde=flag("use_sde", use_sde),
+            sde_sample_freq=at_least("sde_sample_freq", sde_sample_freq, -1),
         )
         self.jax_device = runtime.device_for(str(device))
         self.n_steps = at_least("n_steps", n_steps, 1)
         self.batch_size = at_least("batch_size", batch_size, 1)
         self.n_epochs = at_least("n_epochs", n_epochs, 1)
-        self.gamma = gamma if _is_auto(gamma) else _fractions("gamma", gamma)
-        self.gae_lambda = None if gae_lambda is None else _fractions("gae_lambda", gae_lambda)
+        self.gamma = gamma if _is_auto(gamma) else scheduled("gamma", gamma, fraction)
+        self.gae_lambda = gae_lambda
+        if gae_lambda is not None:
+            self.gae_lambda = scheduled("gae_lambda", gae_lambda, fraction)
         self.vf_coef = not_negative("vf_coef", vf_coef)
-        self.max_grad_norm = not_negative("max_grad_norm", max_grad_norm)
+        self.max_grad_norm = positive("max_grad_norm", max_grad_norm)
         self.noise_color = noise_color
-        self._noise_schedule = FloatSchedule(_noise_color(noise_color))
-        self.normalize_obs = normalize_obs
-        self.normalize_reward = normalize_reward
-        self.clip_obs = not_negative("clip_obs", clip_obs)
-        self.clip_reward = not_negative("clip_reward", clip_reward)
+        if use_sde and noise_color is not None and noise_color != 0:
+            raise ValueError(f"noise_color {noise_color!r} has no meaning with use_sde")
+        color = FADING_COLOR if noise_color is None else noise_color
+        self._noise_schedule = FloatSchedule(scheduled("noise_color", color, not_negative))
+        self.normalize_obs = flag("normalize_obs", normalize_obs)
+        self.normalize_reward = flag("normalize_reward", normalize_reward)
+        self.clip_obs = positive("clip_obs", clip_obs)
+        self.clip_reward = positive("clip_reward", clip_reward)
         self.last_update: dict[str, float] = {}
         if _init_setup_model:
             self._setup_model()
@@ -181,11 +190,30 @@ class DeepAgent(Resumable, BaseAlgorithm):
         )
         self._predictors: dict[tuple[int, bool], Predictor] = {}
         self._start_segments()
+        rollout = 0 if self.env is None else self.n_steps * self.n_envs
+        if rollout > self.batch_size and rollout % self.batch_size:
+            warnings.warn(
+                f"batch_size {self.batch_size} does not divide the {rollout} steps of a rollout: "
+                "the last batch of each epoch is smaller",
+                stacklevel=2,
+            )
         self.policy: Any = self  # SB3's tools look for a policy that predicts
 
     def _plan_networks(self) -> None:
         policy_class: Any = self.policy_class
+        if policy_class not in self.policy_aliases.values():
+            known = ", ".join(self.policy_aliases)
+            raise ValueError(
+                f"policy must be one of {known} (ours, not torch's); got {policy_class}"
+            )
+        if not hasattr(self, "observation_space"):
+            raise ValueError("an agent needs an environment to learn its spaces from, got None")
         self.layout = observation_layout(self.observation_space, convolve=policy_class.convolve)
+        if policy_class is CnnPolicy and not self.layout.images:
+            raise ValueError(
+                f"CnnPolicy needs an image, a Box of bytes from 0 to 255 with three axes; got "
+                f"{self.observation_space}. Use MlpPolicy"
+            )
         self.actions = actions_of(self.action_space)
         self.architecture = architecture_of(
             self.policy_kwargs,
@@ -568,12 +596,13 @@ class DeepAgent(Resumable, BaseAlgorithm):
         self.set_env(wrapped)
 
     def get_parameters(self) -> dict[str, Any]:
-        """The trained arrays, by their path."""
+        """The trained arrays, by their path, and the normalisation the policy acts with."""
+        normaliser = self.observation_normaliser
         return {
             key: array
             for name, learner in self.learners().items()
             for key, array in flatten(name, learner.networks).items()
-        }
+        } | dict(zip(state.ACTING_SCALE, (normaliser.mean, normaliser.scale), strict=True))
 
     def set_parameters(
         self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto"
@@ -584,41 +613,30 @@ class DeepAgent(Resumable, BaseAlgorithm):
             ValueError: if names (with ``exact_match``) or shapes differ; nothing is changed then.
         """
         given = load_path_or_dict
-        if not isinstance(given, Mapping):
+        if isinstance(given, Mapping):
+            given = dict(given)
+        else:
             saved, _ = bundle.read(given, type(self).__name__)
-            given = {k.replace(".networks", "", 1): v for k, v in saved.items() if ".networks" in k}
+            given = {
+                k.replace(".networks", "", 1): v
+                for k, v in saved.items()
+                if ".networks" in k or k in state.ACTING_SCALE
+            }
         known = self.get_parameters()
         unknown = sorted(set(given) - set(known))
         if unknown:
             raise ValueError(f"this agent has no parameter {unknown[0]!r}; it has {list(known)}")
-        self.set_learners(
-            {
-                name: Learner(
-                    unflatten(name, learner.networks, given, exact=exact_match),
-                    learner.moments,
-                )
-                for name, learner in self.learners().items()
-            }
-        )
+        learners = {
+            name: Learner(
+                unflatten(name, learner.networks, given, exact=exact_match), learner.moments
+            )
+            for name, learner in self.learners().items()
+        }
+        normaliser, wanted = self.observation_normaliser, given if exact_match else known | given
+        scale = state.acting_scale(wanted, normaliser.mean.shape)
+        self.set_learners(learners)
+        normaliser.mean, normaliser.scale = scale
 
 
 def _is_auto(gamma: Any) -> bool:
     return isinstance(gamma, str) and gamma == "auto"
-
-
-def _fractions(name: str, value: Any) -> Any:
-    """A number between 0 and 1, or a schedule whose ends are; a line stays between them."""
-    schedule = as_schedule(value)
-    if not callable(schedule):
-        return fraction(name, schedule)
-    for remaining in (1.0, 0.0):
-        fraction(name, schedule(remaining))
-    return schedule
-
-
-def _noise_color(value: Any) -> Any:
-    """The colour of the noise as a schedule; ``None`` is pink at first and white later."""
-    schedule = as_schedule(FADING_COLOR if value is None else value)
-    if not callable(schedule):
-        not_negative("noise_color", schedule)
-    return schedule

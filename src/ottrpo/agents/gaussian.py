@@ -4,6 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,13 +30,16 @@ from ottrpo.deep.losses import (
     towards_displaced_gaussian,
     towards_gaussian_targets,
 )
+from ottrpo.deep.networks import Policy
 from ottrpo.deep.region import gaussian_spent
+from ottrpo.deep.update import Batch
 
 from .experience import Experience
 from .plan import Plan, solve_binding, summary
 
 Array = Any
 Floats = NDArray[np.float64]
+PLAN_POINTS, STANDARD_ERRORS = 16, 4.0
 
 
 @final
@@ -69,6 +75,15 @@ class GaussianSteps:
                 "model 'linear' needs a quadratic cost (SquaredEuclidean, Mahalanobis, their "
                 f"sums and multiples), got {self.cost!r}; use model 'sample' or 'antithetic'"
             )
+        if self.model == "linear" and self.update == "ascent":
+            raise ValueError(
+                "update 'ascent' needs model 'sample', 'antithetic' or 'candidates'; 'linear' "
+                "knows its targets in closed form"
+            )
+        if self.n_sources and self.model != "candidates":
+            raise ValueError(
+                f"n_sources needs advantage 'network' and model 'candidates', got {self.model!r}"
+            )
         if self.learn_std and self.model != "linear" and not self.n_sources:
             raise ValueError(
                 f"learn_std needs model 'linear', or 'candidates' with n_sources; model "
@@ -90,6 +105,8 @@ class GaussianSteps:
 
     def spent(self) -> Callable[..., Any]:
         """The realised discrepancy."""
+        if self.std_moves and self.metric is None:
+            return coupled_spent(self.cost)
         return gaussian_spent(self.cost, self.metric, std_moves=self.std_moves)
 
     def region_rows(self, batch: Experience) -> dict[str, Any]:
@@ -169,6 +186,26 @@ class GaussianSteps:
 
     def _state(self, batch: Experience) -> dict[str, Any]:
         return {"state": batch.state} if self.cost.depends_on_state else {}
+
+
+def coupled_spent(cost: Cost) -> Callable[[Policy, Batch], Array]:
+    """What moving every point m + σz to m' + σ'z costs, as a compiled function.
+
+    A plan between the old and the new Gaussian, so no less than their discrepancy. Its mean over
+    z has no closed form for general costs. It is estimated from points of their own for every row
+    and coordinate, and several standard errors are added, so that chance does not lead out of the
+    region. Where σ stays and costs are those of displacements, that error is 0.
+    """
+
+    def spent(policy: Policy, rows: Batch) -> Array:
+        mean, std = policy.gaussian(rows["flat"], rows["images"])
+        z = jax.random.normal(jax.random.key(0), (PLAN_POINTS, *mean.shape))
+        cost_jr = cost(rows["mean"] + rows["std"] * z, mean + std * z, rows.get("state"))
+        error = jnp.sqrt(cost_jr.var(0, ddof=1).mean() / cost_jr.size)
+        return cost_jr.mean() + STANDARD_ERRORS * error
+
+    compiled: Callable[[Policy, Batch], Array] = eqx.filter_jit(spent)
+    return compiled
 
 
 def quadratic_metric(cost: Cost, size: int) -> Floats | None:

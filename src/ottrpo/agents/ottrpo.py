@@ -28,8 +28,7 @@ from .experience import Experience
 from .finite import FiniteSteps
 from .gaussian import GaussianSteps
 from .plan import Plan
-from .settings import at_least, one_of
-from .spaces import as_schedule
+from .settings import at_least, finite, flag, not_negative, one_of, positive, scheduled
 
 Array = Any
 Scale = tuple[Array, Array]
@@ -163,7 +162,7 @@ class OTTRPO(DeepAgent):
             device=device,
             _init_setup_model=False,
         )
-        self.normalize_advantage = normalize_advantage
+        self.normalize_advantage = flag("normalize_advantage", normalize_advantage)
         self.radius = radius
         self.cost = cost
         self.advantage = one_of("advantage", advantage, ("gae", "network"))
@@ -173,13 +172,24 @@ class OTTRPO(DeepAgent):
         self.n_candidates = at_least("n_candidates", n_candidates, 1)
         self.n_sources = at_least("n_sources", n_sources, 0)
         self.trust_region = one_of("trust_region", trust_region, ("exact", "paper"))
-        self.learn_std = learn_std
+        self.learn_std = flag("learn_std", learn_std)
         self.log_std_final = log_std_final
+        if log_std_final is not None:
+            self.log_std_final = finite("log_std_final", log_std_final)
+            if learn_std:
+                raise ValueError(
+                    "learn_std and log_std_final exclude each other: learn or anneal σ"
+                )
         if _init_setup_model:
             self._setup_model()
 
     def _setup_model(self) -> None:
         super()._setup_model()
+        if self.env is not None and self.normalize_advantage and self.n_steps * self.n_envs == 1:
+            raise ValueError(
+                "n_steps times the number of environments must be above 1: a single advantage "
+                "minus its mean is 0, and nothing would be learnt"
+            )
         self._steps = self._steps_for(self.actions)
         default = BOX_RADIUS if isinstance(self.actions, BoxActions) else LABELS_RADIUS
         self._radius = Radius(default if self.radius is None else self.radius)
@@ -222,6 +232,11 @@ class OTTRPO(DeepAgent):
                 n_candidates=self.n_candidates,
                 n_sources=self.n_sources,
                 shrink=self.trust_region == "exact",
+            )
+        if self.model == "linear" and self.advantage == "network":
+            raise ValueError(
+                "model 'linear' with advantage 'network' needs actions in a Box; of finite actions "
+                "the network tells all gains (model 'candidates')"
             )
         coloured = self.noise_color is not None and self.noise_color != 0
         if moves_std or self.model == "antithetic" or self.n_sources or coloured:
@@ -373,20 +388,30 @@ class Radius:
     """ε of an update: a number, a schedule, or a percentage of the rollout's mean cost."""
 
     def __init__(self, value: Any) -> None:
-        parts = list(value.values()) if isinstance(value, dict) else [value]
-        self._relative = any(isinstance(part, str) for part in parts)
+        parts = [value]
         if isinstance(value, dict):
+            parts = [part for key, part in value.items() if key != "end_fraction"]
             value = {k: v if k == "end_fraction" else _share(v) for k, v in value.items()}
-        elif not callable(value):
+        else:
             value = _share(value)
-            if not value > 0:
-                raise ValueError(f"radius must be positive, got {value}")
-        self._schedule = FloatSchedule(as_schedule(value))
+        self._relative = any(isinstance(part, str) for part in parts)
+        if self._relative and not all(isinstance(part, str) for part in parts):
+            raise ValueError(f"radius mixes percentages and numbers: {parts}")
+        check = _budget if callable(value) or isinstance(value, dict) else _positive_budget
+        self._schedule = FloatSchedule(scheduled("radius", value, check))
 
     def __call__(self, progress_remaining: float, typical_cost: float) -> float:
         """ε now, in units of the cost; never quite 0, where the problem would have no solution."""
         radius = self._schedule(progress_remaining)
         return max(radius * typical_cost if self._relative else radius, SMALLEST_RADIUS)
+
+
+def _budget(name: str, value: Any) -> float:
+    return not_negative(name, finite(name, value))
+
+
+def _positive_budget(name: str, value: Any) -> float:
+    return positive(name, finite(name, value))
 
 
 def _share(value: Any) -> Any:

@@ -1,7 +1,11 @@
 """What a deep agent is told: checks of its settings, its networks, and settings as plain data."""
 
+from collections.abc import Callable
 from inspect import signature
+from numbers import Real
 from typing import Any
+
+import numpy as np
 
 from ottrpo.core import Cost
 from ottrpo.core.cost_data import cost_to_data
@@ -10,7 +14,7 @@ from ottrpo.deep.activations import activation_name
 from ottrpo.deep.networks import Architecture
 from ottrpo.deep.observations import ObservationLayout
 
-from .spaces import Straight, Table, schedule_to_data
+from .spaces import Straight, Table, as_schedule, schedule_to_data
 
 # may be functions of the progress
 SCHEDULED = ("learning_rate", "radius", "noise_color", "gamma", "gae_lambda")
@@ -45,6 +49,8 @@ def architecture_of(
 ) -> Architecture:
     """The networks that SB3's ``policy_kwargs`` describe; what they don't say is the default."""
     known = {"net_arch", "activation_fn", "ortho_init", "log_std_init", "features_dim"}
+    if not isinstance(policy_kwargs, dict):
+        raise ValueError(f"policy_kwargs must be a dict, got {policy_kwargs!r}")
     unknown = sorted(set(policy_kwargs) - known)
     if unknown:
         raise ValueError(
@@ -55,7 +61,7 @@ def architecture_of(
     log_std = None
     if isinstance(actions, BoxActions):
         outputs = actions.size
-        log_std = float(policy_kwargs.get("log_std_init", log_std_init))
+        log_std = finite("log_std_init", policy_kwargs.get("log_std_init", log_std_init))
     else:
         outputs = actions.factors * actions.choices
     return Architecture(
@@ -68,7 +74,7 @@ def architecture_of(
         ortho_init=bool(policy_kwargs.get("ortho_init", True)),
         log_std_init=log_std,
         use_sde=use_sde,
-        features_dim=int(policy_kwargs.get("features_dim", 256)),
+        features_dim=at_least("features_dim", policy_kwargs.get("features_dim", 256), 1),
     )
 
 
@@ -93,9 +99,23 @@ def functions_of(agent: Any) -> list[str]:
     ]
 
 
+def number(name: str, value: Any) -> float:
+    """``value`` as a float; neither text nor a flag is read as a number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    return float(value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """``value`` if it is True or False; "no" would count as true."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
 def at_least(name: str, value: Any, least: int) -> int:
     """``value`` as an integer that is large enough."""
-    if int(value) != value or value < least:
+    if not number(name, value).is_integer() or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
     return int(value)
 
@@ -107,25 +127,42 @@ def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> Any:
     return value
 
 
-def fraction(name: str, value: float) -> float:
+def fraction(name: str, value: Any) -> float:
     """``value`` if it lies between 0 and 1."""
-    if not 0 <= value <= 1:
+    if not 0 <= number(name, value) <= 1:
         raise ValueError(f"{name} must lie between 0 and 1, got {value!r}")
     return float(value)
 
 
-def not_negative(name: str, value: float) -> float:
+def not_negative(name: str, value: Any) -> float:
     """``value`` if it is not negative."""
-    if not value >= 0:
+    if not number(name, value) >= 0:
         raise ValueError(f"{name} must not be negative, got {value!r}")
     return float(value)
 
 
-def positive(name: str, value: float) -> float:
+def positive(name: str, value: Any) -> float:
     """``value`` if it is a positive number."""
-    if not isinstance(value, int | float) or not value > 0:
+    if not number(name, value) > 0:
         raise ValueError(f"{name} must be a positive number, got {value!r}")
     return float(value)
+
+
+def finite(name: str, value: Any) -> float:
+    """``value`` if it is neither NaN nor infinite."""
+    if not np.isfinite(number(name, value)):
+        raise ValueError(f"{name} must be finite, got {value!r}")
+    return float(value)
+
+
+def scheduled(name: str, value: Any, check: Callable[[str, Any], float]) -> Any:
+    """A number, or a schedule whose ends are as they must be; a line stays between them."""
+    schedule = as_schedule(value, name)
+    if not callable(schedule):
+        return check(name, schedule)
+    for remaining in (1.0, 0.0):
+        check(name, schedule(remaining))
+    return schedule
 
 
 def layers_of(net_arch: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -139,6 +176,10 @@ def layers_of(net_arch: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _sizes(layers: Any) -> tuple[int, ...]:
+    if not isinstance(layers, list | tuple):
+        raise ValueError(
+            f"net_arch must be a list, or one for each of 'pi' and 'vf', got {layers!r}"
+        )
     return tuple(at_least("every layer of net_arch", size, 1) for size in layers)
 
 

@@ -1,10 +1,12 @@
 """Spaces and schedules: from what SB3 and Gymnasium say to what the engine needs, and to JSON."""
 
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from ottrpo.deep.acting import BoxActions, FiniteActions
 
@@ -17,7 +19,9 @@ SCHEDULE_POINTS = 1001  # a schedule that is no straight line is saved as a tabl
 def actions_of(space: Space) -> BoxActions | FiniteActions:
     """How the policy sees the action space; an unsupported one is refused by name."""
     if isinstance(space, spaces.Box):
-        low, high = (np.asarray(bound, np.float32).reshape(-1) for bound in (space.low, space.high))
+        low, high = _inside(space.low, np.inf), _inside(space.high, -np.inf)
+        if low.size == 0:
+            raise ValueError(f"the action box must have at least one entry, got {space}")
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             raise ValueError(
                 f"the action box must be bounded, got {space}; wrap the environment in "
@@ -36,6 +40,15 @@ def actions_of(space: Space) -> BoxActions | FiniteActions:
         f"action space {space} is not supported; allowed: a bounded Box, Discrete, and "
         "MultiDiscrete or MultiBinary with one axis"
     )
+
+
+def _inside(bound: Any, towards: float) -> NDArray[np.float32]:
+    """A bound in float32, the precision of actions; never beyond the one that was given."""
+    given = np.asarray(bound).reshape(-1)
+    with np.errstate(over="ignore"):  # a bound beyond float32 is told in our own words
+        single = given.astype(np.float32)
+    beyond = single < given if towards > 0 else single > given
+    return np.where(beyond, np.nextafter(single, np.float32(towards)), single)
 
 
 class Straight:
@@ -70,7 +83,7 @@ class Table:
         return float(np.interp(at, np.arange(len(self.values)), self.values))
 
 
-def as_schedule(value: Any) -> Any:
+def as_schedule(value: Any, name: str = "it") -> Any:
     """A number or function as it is; ``{"start": x, "end": y}`` or ``{"table": [...]}`` built.
 
     A line may have an ``end_fraction`` too.
@@ -83,9 +96,13 @@ def as_schedule(value: Any) -> Any:
             return Straight(**value)
         if set(value) == {"table"}:
             return Table(value["table"])
-        raise ValueError(f"a schedule has 'start' and 'end', or a 'table'; got {sorted(value)}")
-    if not callable(value) and not isinstance(value, int | float):
-        raise ValueError(f"expected a number, a schedule or a start and an end, got {value!r}")
+        raise ValueError(
+            f"{name}: a schedule has 'start' and 'end', or a 'table'; got {sorted(value)}"
+        )
+    if not callable(value) and not isinstance(value, Real):
+        raise ValueError(
+            f"{name} must be a number, a schedule or a start and an end, got {value!r}"
+        )
     return value
 
 
@@ -169,4 +186,4 @@ def _bound_to_data(bound: Any) -> Any:
 def _bound_from_data(data: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     entries = data if isinstance(data, list) else [data]
     flat = np.array([float(x) if isinstance(x, str) else x for x in entries], dtype=dtype)
-    return np.broadcast_to(flat if len(flat) == 1 else flat.reshape(shape), shape).copy()
+    return np.full(shape, flat[0], dtype) if len(flat) == 1 else flat.reshape(shape)

@@ -16,6 +16,7 @@ from ottrpo.deep.update import Learner
 from .trees import flatten, unflatten
 
 Arrays = dict[str, Any]
+ACTING_SCALE = ("observations.mean", "observations.scale")  # what the policy acts with
 
 
 def agent_arrays(agent: Any) -> Arrays:
@@ -75,11 +76,11 @@ def restore(agent: Any, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> N
     shape = observations.mean.shape
     observation_moments = _restored("observations", arrays, data["observation_count"], shape)
     reward_moments = _restored("rewards", arrays, data["reward_count"], (1,))
-    mean, scale = (_array(arrays, f"observations.{part}", shape) for part in ("mean", "scale"))
+    scale = acting_scale(arrays, shape)
     returns = _array(arrays, "rewards.return", (len(arrays["rewards.return"]),))
     agent.set_learners(learners)
     observations.moments, rewards.moments = observation_moments, reward_moments
-    observations.mean, observations.scale = mean.astype(np.float32), scale.astype(np.float32)
+    observations.mean, observations.scale = scale
     if len(returns) == len(rewards.return_n):
         rewards.return_n = returns
     agent.num_timesteps = int(data["num_timesteps"])
@@ -91,6 +92,12 @@ def restore(agent: Any, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> N
     agent.last_update = dict(data["last_update"])
     agent.ep_info_buffer = deque(data["episodes"], maxlen=agent._stats_window_size)
     agent.ep_success_buffer = deque(data["successes"], maxlen=agent._stats_window_size)
+
+
+def acting_scale(arrays: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Mean and scale of the observations that the policy acts with."""
+    mean, scale = (_array(arrays, name, shape).astype(np.float32) for name in ACTING_SCALE)
+    return mean, scale
 
 
 def last_observation(arrays: Mapping[str, Any]) -> Encoded | None:
@@ -115,6 +122,8 @@ def _restored(
 
 
 def _array(arrays: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Any:
+    if name not in arrays:
+        raise ValueError(f"the saved agent has no array {name!r}")
     array = np.array(arrays[name])
     if array.dtype.kind != "f" or array.shape != shape:
         found = f"{array.dtype} of shape {array.shape}"
