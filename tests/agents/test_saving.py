@@ -123,6 +123,8 @@ def test_settings_can_be_replaced_on_loading(trained, tmp_path):
     assert OTTRPO.load(tmp_path / "agent", gamma=0.5).gamma == 0.5
     zoo = {"learning_rate": 0.0, "lr_schedule": lambda _: 0.0}  # what RL-Zoo hands over
     assert OTTRPO.load(tmp_path / "agent", custom_objects=zoo).lr_schedule(1.0) == 0.0
+    logs = str(tmp_path / "logs")  # so does RL-Zoo when it goes on with a trained agent
+    assert OTTRPO.load(tmp_path / "agent", tensorboard_log=logs).tensorboard_log == logs
     with pytest.raises(ValueError, match="'clip_range' is not a setting"):
         OTTRPO.load(tmp_path / "agent", clip_range=0.2)
     with pytest.raises(ValueError, match="spaces do not match"):

@@ -571,7 +571,8 @@ class DeepAgent(Resumable, BaseAlgorithm):
     ) -> Self:
         with bundle.interpreting(path):
             saved = dict(data["settings"])
-        unknown = sorted(set(saved) - set(saved_names(cls))) or sorted(set(settings) - set(saved))
+        unknown = sorted(set(saved) - set(saved_names(cls)))
+        unknown += sorted(set(settings) - set(saved) - {"tensorboard_log"})  # where, not what
         if unknown:
             known = ", ".join(saved_names(cls))
             raise ValueError(f"{unknown[0]!r} is not a setting; known: {known}")
