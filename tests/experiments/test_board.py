@@ -93,7 +93,9 @@ def test_progress_is_read_from_the_ends_of_the_files(jobs, tmp_path):
 
 def test_the_estimate_says_where_its_speeds_come_from(jobs, tmp_path, monkeypatch):
     nothing = estimate(jobs, jobs, results=[tmp_path], workers=2, say=print)
-    assert str(nothing) == "no estimate: the runs are too short to be worth a trial"
+    assert str(nothing) == (
+        "no estimate: nothing is known of these agents; a trial would not be worth it"
+    )
     folder = tmp_path / "results" / "other"
     folder.mkdir(parents=True)
     (folder / "runs.csv").write_text(
@@ -101,6 +103,10 @@ def test_the_estimate_says_where_its_speeds_come_from(jobs, tmp_path, monkeypatc
         "Taxi-v4__counting__default,0,600,30,60\n"
         "CliffWalking-v1__counting__wide,0,1000,50,\n"
     )
+    monkeypatch.setattr(estimates, "may_fork", lambda: True)
+    forked = estimate(jobs, jobs, results=[folder.parent], workers=2, say=print)
+    assert forked.seconds == pytest.approx(60 + 50 + 60)
+    monkeypatch.setattr(estimates, "may_fork", lambda: False)
     kept = estimate(jobs, jobs, results=[folder.parent], workers=2, say=print)
     assert kept.sources == {estimates.KEPT: 1, estimates.LIKE: 1}
     # three runs of 65 s and three of 55 s, in turn, each on the first free process

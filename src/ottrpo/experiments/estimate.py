@@ -1,7 +1,7 @@
 """How long a study will take, from steps per second that were measured.
 
 Speeds come from finished runs of the same cell on this machine, from kept results, or, where there
-is nothing of the kind, from a short trial.
+is nothing of the kind, from a short trial, or a guess if there is too little to do for one.
 """
 
 import csv
@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
+from .forked import may_fork
 from .jobs import Job
 from .local import run_jobs
+from .pace import guessed_seconds
 from .protocol import protocol_named
 from .results import RUNS
 
@@ -22,13 +24,15 @@ from .results import RUNS
 TRIAL_STEPS = 10_000
 WORTH_A_TRIAL = 200
 TRIAL_TIME_LIMIT = 300.0
-# What a process takes before its run begins: loading JAX, torch and the environment, on one core.
+# What a new process takes before its run begins: loading JAX, torch and the environment, on one
+# core. A fork has them already.
 START_SECONDS = 5.0
-HERE, KEPT, LIKE, TRIED = (
+HERE, KEPT, LIKE, TRIED, GUESSED = (
     "earlier runs here",
     "kept results",
     "kept results of other settings",
     "a short trial",
+    "a guess: what these agents took us, scaled to this machine",
 )
 
 
@@ -49,7 +53,7 @@ class Estimate:
     Attributes:
         seconds: from start to end; None if nothing is known of any run.
         sources: how many cells' speed is known from where.
-        unknown: cells that were never measured, and are too short to be worth a trial.
+        unknown: cells of which not even a guess is possible.
     """
 
     seconds: float | None
@@ -59,7 +63,7 @@ class Estimate:
     def __str__(self) -> str:
         known = ", ".join(f"{count} from {source}" for source, count in self.sources.items())
         if self.seconds is None:
-            return "no estimate: the runs are too short to be worth a trial"
+            return "no estimate: nothing is known of these agents; a trial would not be worth it"
         left = f"; {self.unknown} cells were never measured" if self.unknown else ""
         return f"about {in_words(self.seconds)} (speed of {known}{left})"
 
@@ -80,6 +84,7 @@ def estimate(
         if name not in speeds and (found := _kept_speed(job, kept)) is not None:
             speeds[name] = found
     speeds |= _trials([job for job in missing if job.cell.name not in speeds], workers, say)
+    speeds |= _guesses([job for job in missing if job.cell.name not in speeds])
     known = [job for job in missing if job.cell.name in speeds]
     sources: dict[str, int] = {}
     for name in cells:
@@ -108,8 +113,9 @@ def in_words(seconds: float) -> str:
 def _total(jobs: Iterable[Job], speeds: Mapping[str, Speed], workers: int) -> float:
     """Of the schedule that the runner follows: in order, each on the first free process."""
     free = [0.0] * workers
+    forks = may_fork()
     for job in jobs:
-        start = 0.0 if job.cell.audit else START_SECONDS
+        start = 0.0 if job.cell.audit or forks else START_SECONDS
         free.sort()
         steps = job.spec.steps - job.progress().timestep
         free[0] += start + steps * speeds[job.cell.name].seconds_per_step
@@ -179,6 +185,15 @@ def _trials(jobs: Sequence[Job], workers: int, say: Callable[[str], None]) -> di
             if seconds is not None:
                 speeds |= {job.cell.name: Speed(seconds, TRIED) for job in members}
     return speeds
+
+
+def _guesses(jobs: Iterable[Job]) -> dict[str, Speed]:
+    found = {job.cell.name: (guessed_seconds(job.spec), job.spec.steps) for job in jobs}
+    return {
+        name: Speed(seconds / steps, GUESSED)
+        for name, (seconds, steps) in found.items()
+        if seconds is not None
+    }
 
 
 def _trial(job: Job, folder: Path) -> Job:
