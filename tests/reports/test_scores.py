@@ -44,6 +44,7 @@ def test_scores_by_hand(folder):
     assert deterministic.std_time == 15
     assert (deterministic.seeds, deterministic.steps, deterministic.paper) == (2, 1000, 2939)
     assert (sampled.deterministic, sampled.mean, sampled.seeds) == (False, 8, 1)
+    assert (sampled.std_seeds, sampled.interval) == (None, None)  # of one seed there is none
 
 
 def test_violations_are_counted_over_all_updates(folder):

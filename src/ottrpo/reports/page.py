@@ -291,7 +291,8 @@ def _score_rows(scores: Scores) -> list[list[Any]]:
             [
                 *(_harmless(x) for x in (score.study, score.environment, score.agent, score.label)),
                 score.actions,
-                *(score.mean, score.std_seeds, score.std_time, score.iqm, *score.interval),
+                *(score.mean, score.std_seeds, score.std_time, score.iqm),
+                *(score.interval or ("", "")),
                 *(score.lowest, score.highest, score.seeds, score.steps),
                 *((printed.score, printed.spread) if printed else ("", "")),
             ]

@@ -10,10 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
+from ottrpo.core.checks import Floats
 from ottrpo.experiments.published import Published, trained_score
 
 from .results import CellResult, read_study
-from .statistics import REPORT_SEED, bootstrap_interval, interquartile_mean, trained_scores
+from .statistics import (
+    REPORT_SEED,
+    Interval,
+    bootstrap_interval,
+    interquartile_mean,
+    trained_scores,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +35,10 @@ class CellScore:
         label: of the cell.
         deterministic: whether the policy's mode was taken; else actions were sampled.
         mean: over seeds.
-        std_seeds: standard deviation of the seeds' scores.
+        std_seeds: standard deviation of the seeds' scores; None of a single one.
         std_time: standard deviation over time of the mean curve, within the last tenth.
         iqm: interquartile mean over seeds.
-        interval: 95 % bootstrap interval of the interquartile mean.
+        interval: 95 % bootstrap interval of the interquartile mean; None of a single seed.
         lowest: score of the worst seed.
         highest: score of the best seed.
         seeds: how many.
@@ -47,10 +54,10 @@ class CellScore:
     label: str
     deterministic: bool
     mean: float
-    std_seeds: float
+    std_seeds: float | None
     std_time: float
     iqm: float
-    interval: tuple[float, float]
+    interval: Interval | None
     lowest: float
     highest: float
     seeds: int
@@ -94,10 +101,10 @@ def cell_scores(cell: CellResult) -> list[CellScore]:
                 label=cell.title,
                 deterministic=deterministic,
                 mean=float(score_n.mean()),
-                std_seeds=float(score_n.std(ddof=1)) if score_n.size > 1 else 0.0,
+                std_seeds=float(score_n.std(ddof=1)) if score_n.size > 1 else None,
                 std_time=trained.std_time,
                 iqm=interquartile_mean(score_n),
-                interval=bootstrap_interval(score_n, rng=np.random.default_rng(REPORT_SEED)),
+                interval=_interval(score_n),
                 lowest=float(score_n.min()),
                 highest=float(score_n.max()),
                 seeds=score_n.size,
@@ -107,3 +114,9 @@ def cell_scores(cell: CellResult) -> list[CellScore]:
             )
         )
     return scores
+
+
+def _interval(score_n: Floats) -> Interval | None:
+    if score_n.size < 2:
+        return None
+    return bootstrap_interval(score_n, rng=np.random.default_rng(REPORT_SEED))

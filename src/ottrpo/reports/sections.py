@@ -12,7 +12,7 @@ from .entries import ABSENT, DASH, Entry, Table, columns, difference, optional, 
 from .exhibits import Claim, Exhibit, setting
 from .results import CellResult
 from .scores import CellScore
-from .tables import MISSING, number, violations
+from .tables import MISSING, number, violations, with_spread
 from .tabular import CellAudit
 from .verdicts import NOT_COMPARABLE, Verdict, judge, judge_claim
 
@@ -261,11 +261,16 @@ def _who(cell: CellResult, score: CellScore | None) -> list[Entry]:
 
 
 def _ours(score: CellScore) -> list[Entry]:
-    low, high = score.interval
+    known = ""
+    if score.interval is not None:
+        known = f" ({number(score.interval.low)} to {number(score.interval.high)})"
     return [
         Entry(_count(score.steps), score.steps),
-        *(Entry(number(x), x) for x in (score.mean, score.std_seeds, score.std_time)),
-        Entry(f"{number(score.iqm)} ({number(low)} to {number(high)})", score.iqm),
+        *(
+            DASH if x is None else Entry(number(x), x)
+            for x in (score.mean, score.std_seeds, score.std_time)
+        ),
+        Entry(f"{number(score.iqm)}{known}", score.iqm),
     ]
 
 
@@ -273,7 +278,7 @@ def _mean(scores: Sequence[CellScore]) -> Entry:
     if not scores:
         return ABSENT
     score = scores[0]
-    text = f"{number(score.mean)} ± {number(score.std_seeds)}"
+    text = with_spread(score.mean, score.std_seeds)
     hint = f"{score.seeds} seeds, {score.steps:,} steps, {score.actions} actions"
     return Entry(text, score.mean, hint=hint)
 

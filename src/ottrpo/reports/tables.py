@@ -62,6 +62,15 @@ def number(value: float) -> str:
     return f"{value:,.{digits}f}"
 
 
+def with_spread(mean: float, spread: float | None) -> str:
+    """A mean, and the spread that a single number does not have.
+
+    >>> with_spread(3225.31, 20.0), with_spread(3225.31, None)
+    ('3,225.3 ± 20.00', '3,225.3')
+    """
+    return number(mean) if spread is None else f"{number(mean)} ± {number(spread)}"
+
+
 def violations(cell: CellResult) -> tuple[int, int]:
     """Updates that spent more than their radius, and all updates, over all seeds."""
     return sum(run.violations for run in cell.runs), sum(run.updates for run in cell.runs)
@@ -89,7 +98,7 @@ def markdown_table(scores: Sequence[CellScore]) -> str:
     for both in by_cell.values():
         first = both.get(True) or both[False]
         shown = [
-            f"{number(both[d].mean)} ± {number(both[d].std_seeds)}" if d in both else "-"
+            with_spread(both[d].mean, both[d].std_seeds) if d in both else "-"
             for d in (True, False)
         ]
         full = full_steps.get(first.environment)
@@ -113,18 +122,22 @@ def _statistics(score: CellScore | None) -> dict[str, float | int | None]:
         "std_seeds": score.std_seeds,
         "std_time": score.std_time,
         "iqm": score.iqm,
-        "ci_low": score.interval[0],
-        "ci_high": score.interval[1],
+        "ci_low": score.interval and score.interval.low,
+        "ci_high": score.interval and score.interval.high,
         "seeds": score.seeds,
     }
 
 
 def _numbers(score: CellScore, cell: CellResult) -> list[str]:
+    planned = cell.planned or score.seeds
     return [
-        *map(number, (score.mean, score.std_seeds, score.std_time, score.iqm)),
-        f"{number(score.interval[0])} to {number(score.interval[1])}",
+        number(score.mean),
+        "-" if score.std_seeds is None else number(score.std_seeds),
+        number(score.std_time),
+        number(score.iqm),
+        "-" if score.interval is None else " to ".join(map(number, score.interval)),
         number(score.lowest),
-        str(score.seeds),
+        str(score.seeds) if score.seeds == planned else f"{score.seeds} of {planned}",
         violation_share(cell),
         "-" if score.paper is None else f"{score.paper:,.0f}",
     ]
