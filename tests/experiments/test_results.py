@@ -27,7 +27,7 @@ def finished_run(root, seed, *, returns=(1.0, 2.5), cell=CELL, **manifest):
             "seed": seed,
             "resolved": {"radius": 1},
             "steps": 10,
-            "protocol": {"name": "paper"},
+            "protocol": {"name": "paper", "episodes": 2},
             "versions": {"numpy": "2"},
             "hardware": {"cores": 2},
             "commit": "abc",
@@ -83,8 +83,8 @@ def test_what_another_machine_made_stays_and_is_told(tmp_path):
     folder = tmp_path / "results" / "s"
     collect(STUDY, [finished_run(tmp_path / "a", 1)], folder)
     (folder / "notes.md").write_text("kept")
-    collect(STUDY, [finished_run(tmp_path / "b", 0, commit="def", returns=[7])], folder)
-    assert rows(folder) == ["0,10,10,1,0.5,7", "1,10,10,1,0.5,1 2.5"]
+    collect(STUDY, [finished_run(tmp_path / "b", 0, commit="def", returns=[7, 8])], folder)
+    assert rows(folder) == ["0,10,10,1,0.5,7 8", "1,10,10,1,0.5,1 2.5"]
     assert manifest_of(folder)["commit"] == ["abc", "def"]
     assert manifest_of(folder)["cells"][CELL.name]["seeds"] == [0, 1]
     assert (folder / "notes.md").read_text() == "kept"
@@ -248,3 +248,19 @@ def test_the_copy_is_removed_when_anything_fails(tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         collect(STUDY, [finished_run(tmp_path, 0)], folder)
     assert os.listdir(folder.parent) == []
+
+
+@pytest.mark.parametrize("returns", [(1.0,), (1.0, 2.5, 3.0), (1.0, float("inf")), (1.0, "2")])
+def test_a_run_that_says_what_no_evaluation_says_replaces_nothing(tmp_path, returns):
+    folder = tmp_path / "results" / "s"
+    path = finished_run(tmp_path / "runs", 0)
+    assert collect(STUDY, [path], folder) == []
+    before = rows(folder)
+    log = path / "evaluations.jsonl"
+    record = json.loads(log.read_text()) | {"returns": returns}
+    log.write_text(json.dumps(record) + "\n")
+    (complaint,) = collect(STUDY, [path], folder)
+    assert complaint.startswith(
+        f"{path} can't be read: the evaluation at 10 must have 2 finite returns, got ["
+    )
+    assert rows(folder) == before

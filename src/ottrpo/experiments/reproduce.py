@@ -74,6 +74,8 @@ def reproduce(study: Study, *, seeds: int | None, steps: int | None, options: Op
 def collect(study: Study, *, seeds: int | None, steps: int | None, out: Path) -> int:
     """Fold what is finished of ``study`` without running anything; 0 if all is there."""
     jobs = jobs_of(study, runs_folder(study, steps), seeds=seeds, steps=steps)
+    finished = sum(job.state() == "finished" for job in jobs)
+    sys.stdout.write(f"{study.name}: {finished} of {len(jobs)} runs are finished\n")
     return 0 if _collect(study, jobs, out / study.name) else 1
 
 

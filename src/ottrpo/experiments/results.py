@@ -11,6 +11,7 @@ import csv
 import hashlib
 import io
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -151,7 +152,8 @@ def _read_runs(paths: Iterable[Path]) -> tuple[dict[str, list["_Run"]], list[str
         try:
             directory = RunDirectory.open(path)
             if directory.finished:
-                by_cell.setdefault(path.parent.name, []).append(_Run.read(directory))
+                run = _Run.read(directory)
+                by_cell.setdefault(path.parent.name, []).append(run)
         except (OSError, ValueError, LookupError, TypeError) as error:
             complaints.append(f"{path} can't be read: {error}")
     return by_cell, complaints
@@ -173,6 +175,8 @@ class _Run:
     def read(cls, directory: RunDirectory) -> "_Run":
         name, seed = directory.path.parent.name, directory.manifest["seed"]
         last, records = directory.metrics()[-1], directory.evaluations()
+        for record in records:
+            _require_returns(record, directory.manifest["protocol"]["episodes"])
         found = directory.path / AUDIT
         return cls(
             path=directory.path,
@@ -192,6 +196,16 @@ class _Run:
             if found.is_file()
             else None,
         )
+
+
+def _require_returns(record: Mapping[str, Any], episodes: int) -> None:
+    """Refuse what no evaluation writes: it would take the place of something that is good."""
+    returns = record["returns"]
+    finite = [isinstance(x, int | float) and math.isfinite(x) for x in returns]
+    require(
+        len(returns) == episodes and all(finite),
+        f"the evaluation at {record['mark']} must have {episodes} finite returns, got {returns}",
+    )
 
 
 def _evaluation_row(seed: int, record: Mapping[str, Any]) -> dict[str, Any]:

@@ -285,4 +285,5 @@ def _read_runs(path: Path) -> dict[str, list[Run]]:
 
 
 def _remedy(path: Path) -> str:
-    return f"restore it, or collect it anew: ottrpo reproduce {path.parent.name}"
+    folder = path.parent
+    return f"restore it, or move {folder} away and make it anew: ottrpo reproduce {folder.name}"
