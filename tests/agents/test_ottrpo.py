@@ -345,10 +345,18 @@ class TestTrustRegion:
             before = fingerprint(trained)
             trained.learn(64)
             assert trained.last_update["ot/multiplier"] > 0
-            assert trained.last_update["ot/inactive"] == (model != "linear")
+            assert trained.last_update["ot/inactive"] == 1
             policy = trained.get_parameters()["agent.policy.head.weight"]
             assert np.abs(policy).max() > 0
             assert not np.array_equal(before, fingerprint(trained))
+
+    def test_a_slope_is_not_believed_beyond_what_was_tried(self):
+        huge, largest = agent(radius=1e6).learn(128), agent(radius="400%").learn(128)
+        np.testing.assert_array_equal(fingerprint(huge), fingerprint(largest))
+        assert huge.last_update["ot/inactive"] == 1
+        assert largest.last_update["ot/inactive"] == 0
+        as_told = agent(radius=1e6, trust_region="paper").learn(128)
+        assert as_told.last_update["ot/radius"] == 1e6
 
     def test_the_papers_way_freezes_and_says_so(self):
         trained = agent(model="sample", update="ascent", radius=1e6, trust_region="paper")

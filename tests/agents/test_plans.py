@@ -7,6 +7,7 @@ from ottrpo.agents.finite import finite_plan, sampled_gain
 from ottrpo.agents.gaussian import (
     GaussianSteps,
     candidates_plan,
+    coupled_spent,
     linear_plan,
     quadratic_metric,
     score_gradient,
@@ -22,6 +23,7 @@ from ottrpo.core import (
     mean_and_sample_problem,
     update_policy,
 )
+from ottrpo.deep.networks import Architecture, Policy
 
 ROWS, SIZE = 50, 3
 
@@ -166,3 +168,17 @@ def test_steps_refuse_what_cannot_be():
     with pytest.raises(ValueError, match="moves the mean only"):
         steps(model="sample", learn_std=True)
     assert steps(model="candidates", learn_std=True, n_sources=2).n_sources == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_plan_without_formula_is_bounded_from_above(seed):
+    """In one dimension keeping the quantiles is optimal, and its cost is known."""
+    architecture = Architecture(inputs=3, outputs=1, log_std_init=0.5, ortho_init=False)
+    policy = Policy(architecture, np.random.default_rng(seed))
+    flat = np.random.default_rng(seed).standard_normal((200, 3)).astype(np.float32)
+    mean, std = policy.gaussian(flat)
+    rows = {"flat": flat, "images": (), "mean": mean, "std": np.ones_like(std)}
+    exact = (np.exp(0.5) - 1.0) * np.sqrt(2 / np.pi)  # E|σ'z − σz|
+    assert exact <= float(coupled_spent(PNorm(1))(policy, rows)) <= 1.1 * exact
+    still = coupled_spent(PNorm(1))(policy, rows | {"std": std, "mean": mean + 2.0})
+    assert float(still) == pytest.approx(2.0, rel=1e-4)

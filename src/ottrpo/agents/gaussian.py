@@ -1,7 +1,7 @@
 """Steps 4 and 5 for Gaussian policies: three models of the advantage, one exact dual."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import equinox as eqx
@@ -40,6 +40,8 @@ from .plan import Plan, solve_binding, summary
 Array = Any
 Floats = NDArray[np.float64]
 PLAN_POINTS, STANDARD_ERRORS = 16, 4.0
+# a slope says nothing of actions beyond two standard deviations: on average, 4 times their cost
+LINEAR_REACH = 4.0
 
 
 @final
@@ -56,7 +58,8 @@ class GaussianSteps:
         std_moves: whether σ(s) may change at all (annealed, learnt or state-dependent).
         n_candidates: sampled targets per state (``candidates``).
         n_sources: sampled sources per state (``candidates``); 0: the mean is the source.
-        shrink: shrink a radius that binds nowhere, so that the update always has a direction.
+        shrink: shrink a radius that is too large for the data: one that binds nowhere, where the
+            update would have no direction, or, with ``linear``, one beyond what was tried.
     """
 
     cost: Cost
@@ -134,7 +137,10 @@ class GaussianSteps:
             gradient = score_gradient(
                 mean, std, action, advantage_r, slope, learn_std=self.learn_std
             )
-            return linear_plan(mean, std, gradient, self.metric, radius)
+            reach = LINEAR_REACH * self.typical_cost(batch)
+            too_large = self.shrink and 0 < reach < radius
+            plan = linear_plan(mean, std, gradient, self.metric, reach if too_large else radius)
+            return replace(plan, inactive=plan.inactive or too_large)
         state = self._s(batch)
         if network is not None:
             return self._network_plan(batch, mean, std, radius, network, rng)
