@@ -1,12 +1,15 @@
 """`ottrpo report` reads results and nothing else."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from ottrpo.cli import main
+from ottrpo.reports import page
 
 ROOT = Path(__file__).parents[2]
 STATISTICS = {"mean", "std_seeds", "std_time", "iqm", "ci_low", "ci_high", "seeds"}
@@ -88,3 +91,13 @@ def test_mistakes_get_one_line(results, capsys, breakage):
     told = capsys.readouterr().err.strip().splitlines()
     assert len(told) == 1
     assert told[0].startswith("ottrpo: ")
+
+
+def test_a_page_that_does_not_fit_on_the_disk_is_named(results, monkeypatch, capsys):
+    def write_page(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(page, "write_page", write_page)
+    target = results / "page.html"
+    assert main(["report", "--results", str(results), "--html", str(target)]) == 2
+    assert capsys.readouterr().err == f"ottrpo: {target}: No space left on device\n"

@@ -76,7 +76,11 @@ class Report:
         from ottrpo.reports.page import write_page
 
         with mistakes():
-            write_page(self.results, path, self.study)
+            try:
+                write_page(self.results, path, self.study)
+            except OSError as error:
+                error.filename = error.filename or str(path)  # a full disk names no file
+                raise
         if not self.json:
             print(f"written: {path}")
 

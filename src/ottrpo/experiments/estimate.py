@@ -101,11 +101,11 @@ def estimate(
 def in_words(seconds: float) -> str:
     """A duration for people.
 
-    >>> in_words(40), in_words(400), in_words(40_000)
-    ('40 s', '7 min', '11 h 7 min')
+    >>> in_words(0.2), in_words(40), in_words(400), in_words(40_000)
+    ('1 s', '40 s', '7 min', '11 h 7 min')
     """
     if seconds < 90:
-        return f"{seconds:.0f} s"
+        return f"{max(1.0, seconds):.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
