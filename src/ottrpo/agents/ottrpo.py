@@ -71,13 +71,13 @@ class OTTRPO(DeepAgent):
             its mirror image. ``candidates`` (default with a network): sampled targets.
         update: ``regression`` on the transport targets (default for boxes), or the paper's
             regularised ``ascent`` (default for finite actions, where targets of one sample per
-            state would pull every policy towards the uniform one).
+            state would pull every policy towards the uniform one; not with ``linear`` in a box).
         advantage: ``gae``, or ``network``: a learned A(s, a), fitted to the GAE estimates.
         n_candidates: sampled target actions per state for ``candidates``.
         n_sources: sampled source actions per state for ``candidates``; 0: the Gaussian's mean.
         trust_region: ``exact``: step back until the realised discrepancy between old and new
             policy on the visited states is at most the radius, and shrink a radius that is too
-            large to bind; ``paper``: neither.
+            large to bind, or for a slope to be believed (400 %); ``paper``: neither.
         learn_std: let the standard deviation move too (``linear``, or ``n_sources`` above 0).
         log_std_final: anneal the logarithm of the standard deviation to this value.
         noise_color: exponent of the power spectrum of a Gaussian's noise over time: 0 white, 1

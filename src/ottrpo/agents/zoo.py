@@ -5,7 +5,7 @@
     python -m ottrpo.agents.zoo train --algo ottrpo --env Hopper-v5 -optimize --n-trials 50
 
 In a script of one's own, ``import ottrpo.agents.zoo as zoo; zoo.register()`` is enough. The Zoo is
-not a dependency of this library: ``pip install rl_zoo3``.
+not a dependency of this library: ``pip install rl_zoo3 pandas``.
 """
 
 import sys
