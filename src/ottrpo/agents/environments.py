@@ -11,7 +11,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from ottrpo.deep.acting import BoxActions, FiniteActions
 from ottrpo.deep.observations import ObservationLayout
-from ottrpo.deep.rollout import SingleSource, Source, Step, VectorSource
+from ottrpo.deep.rollout import Infos, Rollout, SingleSource, Source, VectorSource
 from ottrpo.envs import catalogue
 
 Array = Any
@@ -51,8 +51,6 @@ def fresh_env(env: VecEnv) -> Any:
 def made(env: Any) -> Any:
     """The environment of an id; any other environment as it is."""
     if not isinstance(env, str):
-        if env is not None and not hasattr(env, "action_space"):
-            raise ValueError(f"env must be an id, a Gymnasium environment or a VecEnv, got {env!r}")
         return env
     translation = catalogue.translation(env)
     if translation is not None:
@@ -62,14 +60,8 @@ def made(env: Any) -> Any:
 
 def name_of(env: Any) -> str:
     """What to call it in messages."""
-    try:
-        spec = env.get_attr("spec")[0] if isinstance(env, VecEnv) else getattr(env, "spec", None)
-        if spec is not None:
-            return str(spec.id)
-        inner = env.unwrapped  # of a VecEnv: without its wrappers
-        return type(inner.envs[0].unwrapped if isinstance(inner, DummyVecEnv) else inner).__name__
-    except (OSError, EOFError):  # its processes are gone; what was learnt in them is not
-        return "an environment that was closed"
+    spec = env.get_attr("spec")[0] if isinstance(env, VecEnv) else getattr(env, "spec", None)
+    return "the environment" if spec is None else str(spec.id)
 
 
 def remade_by_id(env: VecEnv) -> bool:
@@ -97,20 +89,14 @@ class Watcher:
     def __init__(self, agent: Any, callback: BaseCallback) -> None:
         self._agent, self._callback = agent, callback
         self._locals: dict[str, Any] = {"self": agent, "env": agent.env, "n_steps": 0}
-        self._never = np.zeros(agent.n_envs, np.bool_)
 
-    def __call__(self, step: Step, action: Array) -> bool:
+    def __call__(self, t: int, action: Array, rollout: Rollout, infos: Infos) -> bool:
         """Count the step, tell the callback; False ends training."""
         self._agent.num_timesteps += self._agent.n_envs
-        dones = self._never
-        if step.endings:
-            dones = dones.copy()
-            dones[[ending.index for ending in step.endings]] = True
         seen = self._locals
-        seen["n_steps"] += 1
+        seen["n_steps"] = t + 1
         seen["actions"] = seen["clipped_actions"] = action
-        seen["new_obs"] = step.observation.flat
-        seen["rewards"] = np.atleast_1d(step.reward)
-        seen["dones"], seen["infos"] = dones, step.infos
+        seen["new_obs"] = rollout.flat[t + 1]
+        seen["rewards"], seen["dones"], seen["infos"] = rollout.reward[t], rollout.done[t], infos
         self._callback.update_locals(seen)
         return bool(self._callback.on_step())

@@ -13,25 +13,7 @@ from .acting import Actor
 from .observations import Encoded, ObservationLayout
 
 Array = Any
-
-
-@dataclass(frozen=True)
-class Ending:
-    """The end of an episode of one environment."""
-
-    index: int
-    truncated: bool
-    final: Encoded
-
-
-@dataclass(slots=True)
-class Step:
-    """What one step of all environments gave; ``endings`` is empty on most steps."""
-
-    observation: Encoded
-    reward: Any
-    endings: tuple[Ending, ...]
-    infos: list[dict[str, Any]]
+Infos = list[dict[str, Any]]  # one per environment
 
 
 class Source(Protocol):
@@ -40,8 +22,11 @@ class Source(Protocol):
     rows: int
     name: str
 
-    def step(self, action: Array) -> Step:
-        """Step every environment; those whose episode ended start a new one."""
+    def step(self, t: int, action: Array, rollout: "Rollout") -> Infos:
+        """Step every environment, write step t to the rollout, and return what else they said.
+
+        Environments whose episode ended start a new one.
+        """
 
     def masks(self) -> Array | None:
         """Which actions are allowed now, [n, f, k]; ``None`` if all."""
@@ -68,20 +53,22 @@ class SingleSource:
         self.name = name
         self.masks = masks
 
-    def step(self, action: Array) -> Step:
+    def step(self, t: int, action: Array, rollout: "Rollout") -> Infos:
         """Step the environment; start a new episode if this one ended."""
         act = int(action[0]) if self._scalar_action else action[0]
         observation, reward, terminated, truncated, info = self._step(act)
-        if not (terminated or truncated):
-            if self._plain:
-                return Step(Encoded(observation[None]), reward, (), [info])
-            return Step(self._encode(observation, 1), reward, (), [info])
-        cut_off = bool(truncated and not terminated)
-        ending = Ending(0, cut_off, self._encode(observation, 1))
-        info["terminal_observation"] = observation  # what SB3's callbacks look for
-        info["TimeLimit.truncated"] = cut_off
-        observation, _ = self._reset()
-        return Step(self._encode(observation, 1), reward, (ending,), [info])
+        rollout.reward[t] = reward
+        if terminated or truncated:
+            cut_off = bool(truncated and not terminated)
+            info["terminal_observation"] = observation  # what SB3's callbacks look for
+            info["TimeLimit.truncated"] = cut_off
+            rollout.end(t, 0, info, self._encode(observation, 1) if cut_off else None)
+            observation, _ = self._reset()
+        if self._plain:
+            rollout.flat[t + 1] = observation
+        else:
+            rollout.see(t + 1, self._encode(observation, 1))
+        return [info]
 
 
 class VectorSource:
@@ -96,20 +83,16 @@ class VectorSource:
         self.name = name
         self.masks = masks
 
-    def step(self, action: Array) -> Step:
+    def step(self, t: int, action: Array, rollout: "Rollout") -> Infos:
         """Step all environments."""
-        observation, reward, done, infos = self._env.step(action)
-        endings: tuple[Ending, ...] = ()
-        if done.any():
-            endings = tuple(
-                Ending(
-                    int(i),
-                    bool(infos[i].get("TimeLimit.truncated", False)),
-                    self._layout.encode(_with_axis(infos[i]["terminal_observation"]), 1),
-                )
-                for i in np.flatnonzero(done)
-            )
-        return Step(self._layout.encode(observation, self.rows), reward, endings, infos)
+        observation, rollout.reward[t], done, infos = self._env.step(action)
+        for i in np.flatnonzero(done).tolist():
+            final = None
+            if infos[i].get("TimeLimit.truncated", False):
+                final = self._layout.encode(_with_axis(infos[i]["terminal_observation"]), 1)
+            rollout.end(t, i, infos[i], final)
+        rollout.see(t + 1, self._layout.encode(observation, self.rows))
+        return infos  # type: ignore[no-any-return]
 
 
 @dataclass
@@ -141,10 +124,44 @@ class Rollout:
         """Number of steps T."""
         return len(self.reward)
 
+    @classmethod
+    def starting_at(cls, start: Encoded, steps: int) -> "Rollout":
+        """Nothing but the first observations yet."""
+        rows, features = start.flat.shape
+        rollout = cls(
+            flat=np.zeros((steps + 1, rows, features)),
+            images=tuple(np.empty((steps + 1, *x.shape), x.dtype) for x in start.images),
+            reward=np.zeros((steps, rows)),
+            done=np.zeros((steps, rows), np.bool_),
+            terminated=np.zeros((steps, rows), np.bool_),
+            drawn={},
+        )
+        rollout.see(0, start)
+        return rollout
+
+    def see(self, t: int, observation: Encoded) -> None:
+        """Keep the observations before step t."""
+        self.flat[t] = observation.flat
+        for kept, image in zip(self.images, observation.images, strict=True):
+            kept[t] = image
+
+    def end(self, t: int, index: int, info: dict[str, Any], final: Encoded | None) -> None:
+        """An episode ended with step t: for good, or cut off at the observation ``final``."""
+        self.endings.append(info)
+        self.done[t, index] = True
+        if final is None:
+            self.terminated[t, index] = True
+        else:
+            self.final[t, index] = final
+
     @property
     def last(self) -> Encoded:
         """Where the next rollout starts."""
         return Encoded(self.flat[-1], tuple(image[-1] for image in self.images))
+
+
+# (step, actions, the rollout so far, what else the environments said) -> whether to go on
+OnStep = Callable[[int, Array, Rollout, Infos], bool]
 
 
 def collect(
@@ -152,7 +169,7 @@ def collect(
     actor: Actor,
     start: Encoded,
     steps: int,
-    on_step: Callable[[Step, Array], bool] | None = None,
+    on_step: OnStep | None = None,
 ) -> Rollout | None:
     """Act for ``steps`` steps from ``start``.
 
@@ -169,25 +186,16 @@ def collect(
     Raises:
         NonFiniteError: an observation or a reward was NaN or infinite.
     """
-    rollout = _empty(start, steps)
-    flat, images, reward = rollout.flat, rollout.images, rollout.reward
+    rollout = Rollout.starting_at(start, steps)
+    flat, images = rollout.flat, rollout.images
     act, advance, masks = actor.act, source.step, source.masks
-    flat[0] = start.flat
-    observation, t = start, 0
+    t = 0
     try:
         for t in range(steps):
-            action = act(t, observation.flat, observation.images, masks())
-            step = advance(action)
-            reward[t] = step.reward
-            observation = step.observation
-            flat[t + 1] = observation.flat
-            if images:
-                for kept, image in zip(images, observation.images, strict=True):
-                    kept[t + 1] = image
-            if step.endings:
-                for ending in step.endings:
-                    _note(rollout, t, ending, step.infos[ending.index])
-            if on_step is not None and not on_step(step, action):
+            seen = tuple(image[t] for image in images) if images else ()
+            action = act(t, flat[t], seen, masks())
+            infos = advance(t, action, rollout)
+            if on_step is not None and not on_step(t, action, rollout, infos):
                 return None
     except Exception:
         # an environment that choked on what a NaN led to: say where the NaN came from
@@ -220,29 +228,6 @@ def check_finite(source: Source, rollout: Rollout, until: int) -> None:
                 f"{source.name}: environment {index} returned a final observation that is not "
                 f"finite at step {step} of the rollout; the agent is as it was before"
             )
-
-
-def _empty(start: Encoded, steps: int) -> Rollout:
-    rows, features = start.flat.shape
-    images = tuple(np.empty((steps + 1, *image.shape), image.dtype) for image in start.images)
-    for kept, image in zip(images, start.images, strict=True):
-        kept[0] = image
-    return Rollout(
-        flat=np.zeros((steps + 1, rows, features)),
-        images=images,
-        reward=np.zeros((steps, rows)),
-        done=np.zeros((steps, rows), np.bool_),
-        terminated=np.zeros((steps, rows), np.bool_),
-        drawn={},
-    )
-
-
-def _note(rollout: Rollout, t: int, ending: Ending, info: dict[str, Any]) -> None:
-    rollout.endings.append(info)
-    rollout.done[t, ending.index] = True
-    rollout.terminated[t, ending.index] = not ending.truncated
-    if ending.truncated:
-        rollout.final[t, ending.index] = ending.final
 
 
 def _with_axis(observation: Any) -> Any:
