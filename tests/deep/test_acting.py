@@ -2,6 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ottrpo.deep import kernels
 from ottrpo.deep.acting import (
     BoxActions,
     FiniteActions,
@@ -10,7 +11,7 @@ from ottrpo.deep.acting import (
     coloured_noise,
 )
 from ottrpo.deep.activations import ACTIVATIONS, activation_name
-from ottrpo.deep.forward import evaluate_rows
+from ottrpo.deep.forward import evaluate_rows, forward_for
 from ottrpo.deep.networks import Architecture, Networks
 from ottrpo.deep.normaliser import ObservationNormaliser, RunningMoments
 
@@ -30,16 +31,50 @@ def gaussian_networks(**changes):
 
 
 @pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
-def test_numpy_and_jax_compute_the_same_network(activation):
+def test_all_evaluators_compute_the_same_network(activation):
     networks = gaussian_networks(activation=activation, ortho_init=False)
-    flat = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
-    policy, value = networks.policy, networks.value
+    norm, policy, value = normaliser(), networks.policy, networks.value
+    raw = np.random.default_rng(0).normal(size=(7, 3))
+    raw[5:] *= 1000.0  # these are clipped
+    flat, mean = norm(raw), np.empty((7, 2), np.float32)
+    latent = forward_for(policy.body, policy.head, norm, rows=7)(raw, (), mean)
+    np.testing.assert_allclose(mean, policy.gaussian(flat)[0], atol=1e-5)
+    np.testing.assert_allclose(latent, policy.body(flat, ()), atol=1e-5)
     np.testing.assert_allclose(
         evaluate_rows(policy.body, policy.head, flat, ()), policy.gaussian(flat)[0], atol=1e-5
     )
     np.testing.assert_allclose(
         evaluate_rows(value.body, value.head, flat, ())[:, 0], value(flat), atol=1e-5
     )
+
+
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+def test_compiled_activations_are_jaxs_wherever_they_are_asked(activation):
+    jax_version, number = ACTIVATIONS[activation]
+    x = np.concatenate([np.linspace(-12, 12, 1001), [-1e30, 1e30, -0.0, np.nan]]).astype(np.float32)
+    compiled = x.copy()
+    kernels.activate(number, compiled)
+    np.testing.assert_allclose(compiled, jax_version(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("hidden", [(), (5,), (16, 8, 4)])
+def test_any_number_of_layers_and_switched_off_normalisation(hidden):
+    policy = gaussian_networks(policy_layers=hidden, ortho_init=False).policy
+    off = ObservationNormaliser(RunningMoments.of_size(3), np.ones(3, bool), 1.0, enabled=False)
+    raw, mean = np.random.default_rng(0).normal(0.0, 9.0, size=(4, 3)), np.empty((4, 2), np.float32)
+    forward_for(policy.body, policy.head, off, rows=4)(raw, (), mean)
+    np.testing.assert_allclose(mean, policy.gaussian(raw.astype(np.float32))[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, np.bool_])
+def test_features_of_any_type_are_seen_as_they_are(dtype):
+    policy, norm = gaussian_networks().policy, normaliser()
+    given = np.array([[0, 1, 1, 0], [1, 0, 1, 1]], dtype)[:, :3]  # with gaps between its rows
+    means = np.empty((2, 2, 2), np.float32)
+    forward = forward_for(policy.body, policy.head, norm, rows=2)
+    forward(given, (), means[0])
+    forward(given.astype(np.float64), (), means[1])
+    np.testing.assert_array_equal(*means)
 
 
 def test_activations_by_torch_class():

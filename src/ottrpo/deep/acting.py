@@ -1,4 +1,4 @@
-"""Acting: policies as NumPy functions, with the noise of a whole rollout drawn in advance."""
+"""Acting: policies outside JAX, with the noise of a whole rollout drawn in advance."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -6,7 +6,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .forward import forward_for
+from . import kernels
+from .forward import CompiledForward, forward_for
 from .networks import SDE_VARIANCE_FLOOR, Policy
 from .normaliser import ObservationNormaliser
 
@@ -91,35 +92,6 @@ class Actor(Protocol):
         """What was drawn, and the distributions it was drawn from, [steps, environments, ...]."""
 
 
-class _Inputs:
-    """Normalised float32 features, in a buffer that is used again.
-
-    All operands have the full shape and one type: broadcasting or casting a row of a dozen
-    numbers costs more than the arithmetic.
-    """
-
-    def __init__(self, normaliser: ObservationNormaliser, rows: int) -> None:
-        shape = (rows, len(normaliser.measured))
-        self._single = np.empty(shape, np.float32)
-        self._double = np.empty(shape)
-        self._enabled = normaliser.enabled
-        self._mean, self._scale, self._most, self._least = (
-            np.broadcast_to(np.asarray(value, np.float64), shape).copy()
-            for value in (normaliser.mean, normaliser.scale, normaliser.clip, -normaliser.clip)
-        )
-
-    def __call__(self, flat: Array) -> Array:
-        single, x = self._single, self._double
-        if self._enabled:
-            np.subtract(flat, self._mean, out=x)
-            np.multiply(x, self._scale, out=x)
-            np.minimum(x, self._most, out=x)
-            np.maximum(x, self._least, out=x)
-            flat = x
-        single[...] = flat
-        return single
-
-
 class GaussianActor:
     """Draws a = m(s) + σ(s) z; with gSDE the noise is a linear function of the features."""
 
@@ -135,19 +107,15 @@ class GaussianActor:
         sde_sample_freq: int = -1,
         noise_color: float = 0.0,
     ) -> None:
-        self._inputs = _Inputs(normaliser, rows)
-        self._forward = forward_for(policy.body, policy.head, rows)
+        self._forward = forward_for(policy.body, policy.head, normaliser, rows)
         self._to_world = None if actions.is_unit else actions.to_world
         self._shape = (rows, *actions.shape)
         log_std = np.asarray(policy.log_std)
         self._mean = np.empty((steps, rows, actions.size), np.float32)
         self._action = np.empty_like(self._mean)
-        self._most = np.ones((rows, actions.size), np.float32)
-        self._least = -self._most
         self._variance = np.exp(2.0 * log_std) if log_std.ndim == 2 else None
-        self._noise: Array = None
         if rng is None:
-            pass
+            self._variance, self._noise = None, np.zeros_like(self._mean)
         elif self._variance is None:
             self._std = np.broadcast_to(np.exp(log_std), self._mean.shape)
             noise = coloured_noise(self._mean.shape, noise_color, rng)
@@ -163,22 +131,24 @@ class GaussianActor:
         self, t: int, flat: Array, images: tuple[Array, ...] = (), mask: Array | None = None
     ) -> Array:
         """Sampled actions, clipped to the box (the mean's, when there is no noise)."""
-        latent = self._forward.latent(self._inputs(flat), images)
-        mean = self._forward.output(latent, self._mean[t])
-        action = self._action[t]
-        if self._noise is None:
-            action[...] = mean
-        elif self._variance is None:
-            np.add(mean, self._noise[t], out=action)
+        clipped = np.empty(self._mean.shape[1:], np.float32)  # new: environments may keep it
+        if self._variance is None and isinstance(self._forward, CompiledForward):
+            flat = np.ascontiguousarray(flat, np.float64)
+            drawn = (self._mean, self._noise, self._action, clipped)
+            kernels.act(t, flat, *self._forward.arguments, *drawn)
         else:
-            matrix = self._noise[t // self._every]
-            np.add(mean, np.einsum("nl,nld->nd", latent, matrix), out=action)
-            self._std[t] = np.sqrt(latent**2 @ self._variance + SDE_VARIANCE_FLOOR)
-        clipped = np.minimum(action, self._most)  # a new array: environments may keep it
-        np.maximum(clipped, self._least, out=clipped)
+            self._draw(t, self._forward(flat, images, self._mean[t]), clipped)
         if self._to_world is not None:
             clipped = self._to_world(clipped)
         return clipped.reshape(self._shape)
+
+    def _draw(self, t: int, latent: Array, clipped: Array) -> None:
+        if self._variance is None:
+            noise = self._noise[t]
+        else:
+            noise = np.einsum("nl,nld->nd", latent, self._noise[t // self._every])
+            self._std[t] = np.sqrt(latent**2 @ self._variance + SDE_VARIANCE_FLOOR)
+        kernels.draw(self._mean[t], noise, self._action[t], clipped)
 
     def record(self) -> dict[str, Array]:
         """Actions before clipping, means and standard deviations [t, n, d]."""
@@ -199,8 +169,7 @@ class FiniteActor:
         rng: np.random.Generator | None,
         masked: bool = False,
     ) -> None:
-        self._inputs = _Inputs(normaliser, rows)
-        self._forward = forward_for(policy.body, policy.head, rows)
+        self._forward = forward_for(policy.body, policy.head, normaliser, rows)
         self._actions = actions
         shape = (steps, rows, actions.factors, actions.choices)
         self._logits = np.empty(shape, np.float32)
@@ -214,9 +183,8 @@ class FiniteActor:
         self, t: int, flat: Array, images: tuple[Array, ...] = (), mask: Array | None = None
     ) -> Array:
         """Sampled labels (the likeliest, when there is no noise)."""
-        latent = self._forward.latent(self._inputs(flat), images)
         logits = self._logits[t]
-        self._forward.output(latent, logits.reshape(len(logits), -1))
+        self._forward(flat, images, logits.reshape(len(logits), -1))
         if self._ragged:
             logits[:, self._padding] = FORBIDDEN
         if mask is not None:

@@ -1,47 +1,24 @@
-"""The activation functions, once for JAX (updates) and once for NumPy (acting)."""
+"""The activation functions by name, for JAX (updates) and for the compiled loops (acting)."""
 
 from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
+
+from . import kernels
 
 Array = Any
 
 
-def _relu(x: Array) -> Array:
-    return np.maximum(x, 0.0, out=x)
-
-
-def _leaky_relu(x: Array) -> Array:
-    return np.maximum(x, 0.01 * x, out=x)
-
-
-def _elu(x: Array) -> Array:
-    return np.where(x > 0, x, np.expm1(np.minimum(x, 0.0)))
-
-
-def _sigmoid(x: Array) -> Array:
-    return 0.5 * (np.tanh(0.5 * x) + 1.0)
-
-
-def _silu(x: Array) -> Array:
-    return x * _sigmoid(x)
-
-
-def _gelu(x: Array) -> Array:
-    return 0.5 * x * (1.0 + np.tanh(np.float32(0.7978845608) * (x + 0.044715 * x**3)))
-
-
-# name -> (JAX, NumPy); the NumPy one may overwrite its argument
-ACTIVATIONS: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
-    "tanh": (jax.numpy.tanh, lambda x: np.tanh(x, out=x)),
-    "relu": (jax.nn.relu, _relu),
-    "leakyrelu": (jax.nn.leaky_relu, _leaky_relu),
-    "elu": (jax.nn.elu, _elu),
-    "sigmoid": (jax.nn.sigmoid, _sigmoid),
-    "silu": (jax.nn.silu, _silu),
-    "gelu": (jax.nn.gelu, _gelu),
+# name -> (for JAX, the number of the compiled one)
+ACTIVATIONS: dict[str, tuple[Callable[[Array], Array], int]] = {
+    "tanh": (jax.numpy.tanh, kernels.TANH),
+    "relu": (jax.nn.relu, kernels.RELU),
+    "leakyrelu": (jax.nn.leaky_relu, kernels.LEAKY_RELU),
+    "elu": (jax.nn.elu, kernels.ELU),
+    "sigmoid": (jax.nn.sigmoid, kernels.SIGMOID),
+    "silu": (jax.nn.silu, kernels.SILU),
+    "gelu": (jax.nn.gelu, kernels.GELU),
 }
 
 
