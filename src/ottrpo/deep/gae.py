@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from . import kernels
+
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
@@ -32,19 +34,5 @@ def generalised_advantage(
     delta_tn = reward_tn + discount * next_value_tn * ~terminated_tn - value_tn
     carry_tn = discount * gae_lambda * ~done_tn
     advantage_tn = np.empty_like(delta_tn)
-    if delta_tn.shape[1] == 1:  # plain floats are ten times faster than arrays of length one
-        advantage_tn[:, 0] = _backwards(delta_tn[:, 0].tolist(), carry_tn[:, 0].tolist())
-        return advantage_tn
-    running = np.zeros(delta_tn.shape[1])
-    for t in range(len(delta_tn) - 1, -1, -1):
-        running = delta_tn[t] + carry_tn[t] * running
-        advantage_tn[t] = running
+    kernels.sums_to_the_end(delta_tn, carry_tn, advantage_tn)
     return advantage_tn
-
-
-def _backwards(delta_t: list[float], carry_t: list[float]) -> list[float]:
-    running, advantage = 0.0, []
-    for delta, carry in zip(reversed(delta_t), reversed(carry_t), strict=True):
-        running = delta + carry * running
-        advantage.append(running)
-    return advantage[::-1]

@@ -1,4 +1,4 @@
-"""Compiled inner loops: acting with a small perceptron.
+"""Compiled inner loops: acting with a small perceptron, and sums along a rollout.
 
 One environment step leaves little in the caches, so what acting costs is mostly the number of
 different functions it passes through: a dozen NumPy calls take three times as long as this loop.
@@ -164,3 +164,25 @@ def act(
     mean_nd = mean_tnd[t]
     forward(flat_nf, normal_2f, clip, weights, sizes, kind, work_lnw, mean_nd)
     draw(mean_nd, noise_tnd[t], action_tnd[t], clipped_nd)
+
+
+@_compiled
+def sums_to_the_end(term_tn: Array, carry_tn: Array, sum_tn: Array) -> None:
+    """Write sum_t = term_t + carry_t · sum_{t+1}, from the last step to the first."""
+    for n in range(term_tn.shape[1]):
+        running = 0.0
+        for t in range(len(term_tn) - 1, -1, -1):
+            running = term_tn[t, n] + carry_tn[t, n] * running
+            sum_tn[t, n] = running
+
+
+@_compiled
+def sums_so_far(term_tn: Array, carry_tn: Array, start_n: Array, sum_tn: Array) -> None:
+    """Write sum_t = carry_{t-1} · sum_{t-1} + term_t; ``start_n`` is the first carried sum.
+
+    It becomes what is carried out of the last step.
+    """
+    for n in range(term_tn.shape[1]):
+        for t in range(len(term_tn)):
+            sum_tn[t, n] = start_n[n] + term_tn[t, n]
+            start_n[n] = sum_tn[t, n] * carry_tn[t, n]

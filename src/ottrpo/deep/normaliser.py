@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import kernels
+
 Floats = NDArray[np.float64]
 VARIANCE_FLOOR = 1e-8  # as in SB3's VecNormalize
 
@@ -107,14 +109,6 @@ class RewardNormaliser:
         """The return so far at each step, discounted, started anew with each episode."""
         keep_tn = np.where(done_tn, 0.0, self.discount)
         running_tn = np.empty_like(reward_tn)
-        if reward_tn.shape[1] == 1:  # plain floats are ten times faster than arrays of length one
-            running, returns = float(self.return_n[0]), []
-            for reward, keep in zip(reward_tn[:, 0].tolist(), keep_tn[:, 0].tolist(), strict=True):
-                returns.append(running + reward)
-                running = returns[-1] * keep
-            running_tn[:, 0], self.return_n = returns, np.array([running])
-            return running_tn
-        for t, reward_n in enumerate(reward_tn):
-            running_tn[t] = self.return_n + reward_n
-            self.return_n = running_tn[t] * keep_tn[t]
+        self.return_n = self.return_n.copy()  # an update that fails is taken back
+        kernels.sums_so_far(reward_tn, keep_tn, self.return_n, running_tn)
         return running_tn
