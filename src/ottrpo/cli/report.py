@@ -91,7 +91,7 @@ class Report:
 
         console = Console()
         if not console.is_terminal:
-            console = Console(width=170)  # a file has no width of its own
+            console = Console(width=400)  # a file has no width of its own
         for name in chosen:
             with mistakes():
-                console.print(terminal_table(name, self.results / name))
+                console.print(terminal_table(name, self.results / name, console))

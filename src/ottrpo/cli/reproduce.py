@@ -146,8 +146,8 @@ def _tell(study: "Study", folder: Path) -> None:
 
     console = Console()
     if not console.is_terminal:
-        console = Console(width=170)  # a file has no width of its own
-    console.print(terminal_table(folder.name, folder))
+        console = Console(width=400)  # a file has no width of its own
+    console.print(terminal_table(folder.name, folder, console))
     if all(cell.audit for cell in study.cells):
         from ottrpo.reports.tabular import write_study
 

@@ -1,6 +1,6 @@
 """The scores of studies as data, as a table for the terminal and as Markdown."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,14 @@ from .scores import CellScore, cell_scores
 from .verdicts import judge
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 MISSING = "no finished run"
+_NAMES = ("environment", "agent", "configuration", "actions")
 _COLUMNS = ("mean", "± seeds", "± time", "IQM", "95 %", "lowest", "seeds", "over ε", "paper")
+# What a narrow terminal does without, first things first.
+_SPARED = ("± time", "lowest", "over ε", "95 %", "IQM", "± seeds")
 
 
 def as_data(study: StudyResult, *, sampled: bool = False) -> dict[str, Any]:
@@ -31,25 +35,48 @@ def as_data(study: StudyResult, *, sampled: bool = False) -> dict[str, Any]:
     return data
 
 
-def terminal_table(study: str, folder: Path) -> "Table":
-    """All cells of a study, one line each and way to act."""
+def terminal_table(study: str, folder: Path, console: "Console") -> "Table":
+    """All cells of a study, one line each and way to act.
+
+    Where it would be wider than the console, columns are left out, and named below.
+    """
+    rows = [row for cell in read_study(folder).cells for row in _rows(cell)]
+    spared: list[str] = []
+    table = _table(study, rows, spared)
+    boundless = console.options.update(max_width=10_000)  # else it measures what it would squeeze
+    while console.measure(table, options=boundless).maximum > console.width and len(spared) < len(
+        _SPARED
+    ):
+        spared.append(_SPARED[len(spared)])
+        table = _table(study, rows, spared)
+    if spared:
+        table.caption = f"no room for {', '.join(spared)}: widen the terminal, or use --json"
+    return table
+
+
+def _table(study: str, rows: Sequence[Sequence[str]], spared: Collection[str]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=Text(study))
-    for column in ("environment", "agent", "configuration", "actions"):
-        table.add_column(column)
-    for column in _COLUMNS:
-        table.add_column(column, justify="right")
-    for cell in read_study(folder).cells:
+    shown = [i for i, name in enumerate((*_NAMES, *_COLUMNS)) if name not in spared]
+    for i in shown:
+        if i < len(_NAMES):
+            table.add_column(_NAMES[i], overflow="fold", no_wrap=_NAMES[i] == "actions")
+        else:
+            table.add_column(_COLUMNS[i - len(_NAMES)], justify="right", no_wrap=True)
+    for row in rows:
         # Text: a name in square brackets is no markup
-        who = [Text(part) for part in (cell.environment, cell.agent, cell.title)]
-        scores = cell_scores(cell)
-        for score in scores:
-            table.add_row(*who, score.actions, *_numbers(score, cell))
-        if not scores:
-            table.add_row(*who, MISSING)
+        table.add_row(*(Text(row[i]) for i in shown if i < len(row)))
     return table
+
+
+def _rows(cell: CellResult) -> list[list[str]]:
+    who = [cell.environment, cell.agent, cell.title]
+    scores = cell_scores(cell)
+    if not scores:
+        return [[*who, MISSING]]
+    return [[*who, score.actions, *_numbers(score, cell)] for score in scores]
 
 
 def number(value: float) -> str:

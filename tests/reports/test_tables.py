@@ -1,0 +1,41 @@
+"""The table of a study in the terminal, however wide that is."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from ottrpo.reports.tables import terminal_table
+
+from .synthetic import cell, write_study
+
+
+@pytest.fixture
+def folder(tmp_path):
+    cells = {"a": cell("Hopper-v5"), "b": cell("MountainCarContinuous-v0")}
+    write_study(tmp_path / "control", cells, score=[3000.0, 90.0])
+    return tmp_path / "control"
+
+
+def shown(folder, width):
+    console = Console(file=io.StringIO(), width=width)
+    console.print(terminal_table("control", folder, console))
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    return "\n".join(lines)
+
+
+def test_a_wide_terminal_shows_every_column(folder):
+    text = shown(folder, 200)
+    assert "lowest" in text
+    assert "± time" in text
+    assert "no room" not in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 140])
+def test_a_narrow_one_does_without_columns_and_never_cuts_a_number(folder, width):
+    text = shown(folder, width)
+    assert "…" not in text
+    assert "no room for ± time" in text
+    for needed in ("mean", "seeds", "paper", "2,939", "deterministic"):
+        assert needed in text
