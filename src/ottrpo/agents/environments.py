@@ -51,6 +51,8 @@ def fresh_env(env: VecEnv) -> Any:
 def made(env: Any) -> Any:
     """The environment of an id; any other environment as it is."""
     if not isinstance(env, str):
+        if env is not None and not hasattr(env, "action_space"):
+            raise ValueError(f"env must be an id, a Gymnasium environment or a VecEnv, got {env!r}")
         return env
     translation = catalogue.translation(env)
     if translation is not None:
@@ -60,8 +62,14 @@ def made(env: Any) -> Any:
 
 def name_of(env: Any) -> str:
     """What to call it in messages."""
-    spec = env.get_attr("spec")[0] if isinstance(env, VecEnv) else getattr(env, "spec", None)
-    return "the environment" if spec is None else str(spec.id)
+    try:
+        spec = env.get_attr("spec")[0] if isinstance(env, VecEnv) else getattr(env, "spec", None)
+        if spec is not None:
+            return str(spec.id)
+        inner = env.unwrapped  # of a VecEnv: without its wrappers
+        return type(inner.envs[0].unwrapped if isinstance(inner, DummyVecEnv) else inner).__name__
+    except (OSError, EOFError):  # its processes are gone; what was learnt in them is not
+        return "an environment that was closed"
 
 
 def remade_by_id(env: VecEnv) -> bool:
