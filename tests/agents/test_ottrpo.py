@@ -408,6 +408,16 @@ def test_masks_are_obeyed_in_training_evaluation_and_prediction():
         assert trained.predict(0, deterministic=deterministic, action_masks=mask)[0] == 1
 
 
+def test_a_mask_must_leave_something(monkeypatch):
+    env = gym.make(MATCH, masked=True)
+    trained = agent(env)
+    with pytest.raises(ValueError, match="environment 0 allows no action"):
+        trained.predict(0, action_masks=np.zeros(3, bool))
+    monkeypatch.setattr(env.unwrapped, "action_masks", lambda: np.zeros(3, bool))
+    with pytest.raises(ValueError, match="environment 0 allows no action"):
+        trained.learn(64)
+
+
 def test_actions_stay_inside_bounds_that_float32_does_not_have():
     class Narrow(gym.Env):
         observation_space = spaces.Box(-1, 1, (1,))

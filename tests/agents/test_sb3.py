@@ -171,6 +171,9 @@ def test_predict_takes_one_observation_or_many():
     assert not np.array_equal(agent.predict(np.zeros(2))[0], agent.predict(np.zeros(2))[0])
     certain = [agent.predict(np.zeros(2), deterministic=True)[0] for _ in range(2)]
     np.testing.assert_array_equal(*certain)
+    for wrong in (np.zeros(3), np.zeros(1), np.zeros((4, 1)), 0.0):
+        with pytest.raises(ValueError, match=r"observations of shape \(2,\)"):
+            agent.predict(wrong)
     label = OTTRPO("MlpPolicy", "ottrpo/Match-v0", **SMALL).predict(1)[0]
     assert np.asarray(label).shape == ()
 

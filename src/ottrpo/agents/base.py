@@ -31,7 +31,7 @@ from ottrpo.deep.update import Learner, start
 from ottrpo.persistence import bundle
 
 from . import state
-from .environments import Watcher, fresh_env, made, name_of, source_of
+from .environments import Watcher, allowed, fresh_env, made, name_of, source_of
 from .experience import Experience, merged
 from .guards import require_finite_estimates, require_finite_update
 from .predictor import Predictor, as_batch, channels_first, rows_of, with_axis
@@ -430,7 +430,7 @@ class DeepAgent(Resumable, BaseAlgorithm):
             )
         mask = None
         if action_masks is not None and isinstance(self.actions, FiniteActions):
-            mask = self.actions.pad_mask(np.asarray(action_masks).reshape(rows, -1))
+            mask = allowed(self.actions, np.asarray(action_masks).reshape(rows, -1))
         action = self._predictors[key](encoded, mask)
         return (action if vectorised else action[0]), None
 
@@ -489,7 +489,7 @@ class DeepAgent(Resumable, BaseAlgorithm):
     def _mask_of(self, env: Any) -> Array | None:
         if not isinstance(self.actions, FiniteActions) or not env.has_wrapper_attr("action_masks"):
             return None
-        return self.actions.pad_mask(np.asarray(env.get_wrapper_attr("action_masks")())[None])
+        return allowed(self.actions, np.asarray(env.get_wrapper_attr("action_masks")())[None])
 
     def set_training_mode(self, mode: bool) -> None:
         """Nothing here behaves differently in training; SB3's tools call this."""

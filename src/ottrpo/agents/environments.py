@@ -24,13 +24,21 @@ def source_of(
     masked = isinstance(actions, FiniteActions) and _offers_masks(env)
     masks: Callable[[], Array | None] = _no_masks
     if isinstance(actions, FiniteActions) and masked:
-        pad = actions.pad_mask
-        masks = lambda: pad(np.stack(env.env_method("action_masks")))  # noqa: E731
+        masks = lambda: allowed(actions, np.stack(env.env_method("action_masks")))  # noqa: E731
     name = name_of(env)
     if type(env) is DummyVecEnv and env.num_envs == 1:
         scalar = isinstance(actions, FiniteActions) and actions.scalar
         return SingleSource(env.envs[0], layout, name, masks, scalar_action=scalar), masked
     return VectorSource(env, layout, name, masks), masked
+
+
+def allowed(actions: FiniteActions, mask_n: Array) -> Array:
+    """Action masks [n, f, k]; something must be left to choose from."""
+    mask_nfk = actions.pad_mask(mask_n)
+    if not mask_nfk.any(-1).all():
+        index = int(np.argwhere(~mask_nfk.any(-1))[0][0])
+        raise ValueError(f"the action mask of environment {index} allows no action at all")
+    return mask_nfk
 
 
 def fresh_env(env: VecEnv) -> Any:

@@ -1,5 +1,6 @@
 """Acting outside training: `predict` and `evaluate`."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -65,10 +66,19 @@ def as_batch(observation: Any, space: spaces.Space[Any]) -> tuple[Any, bool]:
 
 
 def channels_first(observation: Any, space: spaces.Space[Any]) -> Any:
-    """A batch whose images have their channels last, if they do, as the agent was trained."""
+    """A batch whose images have their channels last, if they do, as the agent was trained.
+
+    Raises:
+        ValueError: if it does not fit the space; a shorter one would be broadcast.
+    """
     if isinstance(space, spaces.Dict):
         return {key: channels_first(observation[key], leaf) for key, leaf in space.spaces.items()}
     shape = space.shape or ()
+    if observation[0].size != math.prod(shape):
+        raise ValueError(
+            f"the agent needs observations of shape {shape}, or batches of them; got one of shape "
+            f"{observation[0].shape}"
+        )
     if len(shape) == 3 and observation.shape[1:] == (shape[1], shape[2], shape[0]) != shape:
         return np.moveaxis(observation, -1, 1)
     return observation
