@@ -150,6 +150,24 @@ def test_moods_are_retried_reported_and_do_not_disturb_the_others(place):
 
 
 @however_started
+def test_a_run_that_follows_a_dead_one_is_not_taken_for_it(place):
+    """The run beside them has a copy of the dead one's pipe, and outlives it."""
+    cells = [("dies", "die", 0.0), ("stays", "calm", 0.05), ("follows", "hang", 0.0)]
+    study = MOODS[: MOODS.index("[[")].replace("seeds = 2", "seeds = 1") + "".join(
+        f'[[cells]]\nenvironments = ["Taxi-v4"]\nlabel = "{label}"\n'
+        f'settings = {{ mood = "{mood}", pause = {pause} }}\n'
+        for label, mood, pause in cells
+    )
+    code, out, err = place.run(
+        place.study(study), "--workers", "2", "--retries", "0", "--time-limit", "3"
+    )
+    assert code == 1
+    assert "Taxi-v4__moody__stays seed 0 finished" in out
+    assert "Taxi-v4__moody__dies seed 0 failed: killed by SIGKILL" in err
+    assert "Taxi-v4__moody__follows seed 0 failed: hung" in err
+
+
+@however_started
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_whatever_ends_the_parent_ends_its_children(place, how):
     slow = MOODS + "settings = { pause = 0.1 }\n"

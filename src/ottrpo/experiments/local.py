@@ -183,6 +183,9 @@ class _Pool:
             while self._waiting and len(self._live) < self._workers:
                 self._start()
             for key, _ in self._selector.select(TICK_SECONDS):
+                # before the verdict, which may close the pipe: younger forks have it open too, and
+                # the kernel would go on to report it, under the number of whatever is opened next
+                self._selector.unregister(key.fileobj)
                 self._settle(key.data, key.data.verdict())
             if time.monotonic() - ticked >= TICK_SECONDS:
                 ticked = time.monotonic()
@@ -201,6 +204,9 @@ class _Pool:
         job = self._next()
         worker = Worker(job)
         self._live.append(worker)
+        self._listen(worker)
+
+    def _listen(self, worker: Worker) -> None:
         self._selector.register(worker.answers, selectors.EVENT_READ, worker)
 
     def _next(self) -> Job:
@@ -225,8 +231,8 @@ class _Pool:
         alive = worker.process.returncode is None
         if alive and job.cell.audit and self._waiting and self._waiting[0].cell.audit:
             worker.begin(self._next())
+            self._listen(worker)
             return
-        self._selector.unregister(worker.answers)
         self._live.remove(worker)
         if alive:
             worker.dismiss()
