@@ -239,6 +239,31 @@ class TestRefusals:
         with pytest.raises(ValueError, match=message):
             agent(Odd())
 
+    def test_an_unbounded_box_can_be_given_bounds_as_the_message_says(self):
+        class Unbounded(gym.Env):
+            observation_space = spaces.Box(-1, 1, (1,))
+            action_space = spaces.Box(-np.inf, np.inf, (1,))
+
+            def reset(self, seed=None, options=None):
+                return np.zeros(1, np.float32), {}
+
+            def step(self, action):
+                assert abs(action) <= 3
+                return np.zeros(1, np.float32), float(action[0]), True, False, {}
+
+        with pytest.raises(ValueError, match=r"TransformAction\(env, lambda action: action, Box"):
+            agent(Unbounded())
+        bounds = spaces.Box(-3, 3, (1,))
+        env = gym.wrappers.TransformAction(Unbounded(), lambda action: action, bounds)
+        assert agent(env).learn(64).num_timesteps == 64
+
+    def test_nothing_to_observe(self):
+        class Blind(gym.Env):
+            observation_space, action_space = spaces.Dict({}), spaces.Discrete(2)
+
+        with pytest.raises(ValueError, match="nothing to observe"):
+            OTTRPO("MultiInputPolicy", Blind())
+
     def test_unknown_policies_and_environments(self):
         with pytest.raises(ValueError, match="LstmPolicy"):
             OTTRPO("LstmPolicy", REACH)

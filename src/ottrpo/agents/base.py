@@ -209,6 +209,8 @@ class DeepAgent(Resumable, BaseAlgorithm):
         if not hasattr(self, "observation_space"):
             raise ValueError("an agent needs an environment to learn its spaces from, got None")
         self.layout = observation_layout(self.observation_space, convolve=policy_class.convolve)
+        if not self.layout.parts:
+            raise ValueError(f"there is nothing to observe in {self.observation_space}")
         if policy_class is CnnPolicy and not self.layout.images:
             raise ValueError(
                 f"CnnPolicy needs an image, a Box of bytes from 0 to 255 with three axes; got "

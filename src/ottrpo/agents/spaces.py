@@ -24,8 +24,8 @@ def actions_of(space: Space) -> BoxActions | FiniteActions:
             raise ValueError(f"the action box must have at least one entry, got {space}")
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             raise ValueError(
-                f"the action box must be bounded, got {space}; wrap the environment in "
-                "gymnasium.wrappers.RescaleAction or clip its actions to finite bounds"
+                f"the action box must be bounded, got {space}; say which actions are worth trying: "
+                "gymnasium.wrappers.TransformAction(env, lambda action: action, Box(low, high))"
             )
         return BoxActions(low, high, space.shape)
     if isinstance(space, spaces.Discrete):
