@@ -41,8 +41,7 @@ class Broken(gym.Env):
 def test_what_is_not_finite_is_named_and_nothing_is_learnt(quantity, value, chokes, tmp_path):
     agent = OTTRPO("MlpPolicy", Broken(quantity, value, chokes=chokes), n_steps=16, seed=0)
     before = agent.get_parameters()
-    at = 4 if quantity == "reward" else 5  # observation 0 is the one before the first step
-    with pytest.raises(NonFiniteError, match=f"environment 0 returned a {quantity}.* step {at} "):
+    with pytest.raises(NonFiniteError, match=f"environment 0 returned an? {quantity}.* step 5,"):
         agent.learn(16)
     for name, array in agent.get_parameters().items():
         np.testing.assert_array_equal(array, before[name])
@@ -56,13 +55,13 @@ def test_the_environment_among_many_is_named():
     envs = DummyVecEnv(
         [lambda: Broken("reward", 0.0), lambda: Broken("reward", np.nan), lambda: Broken("x", 0.0)]
     )
-    with pytest.raises(NonFiniteError, match="environment 1 returned a reward of nan at step 4"):
+    with pytest.raises(NonFiniteError, match="environment 1 returned a reward of nan at step 15,"):
         OTTRPO("MlpPolicy", envs, n_steps=8, seed=0).learn(8)
 
 
 def test_a_final_observation_that_is_not_finite_is_named():
     env = Broken("observation", np.nan, at=10)
-    with pytest.raises(NonFiniteError, match="final observation"):
+    with pytest.raises(NonFiniteError, match=r"final observation.*step 10,"):
         OTTRPO("MlpPolicy", env, n_steps=16, seed=0).learn(16)
 
 

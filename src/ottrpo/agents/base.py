@@ -325,7 +325,8 @@ class DeepAgent(Resumable, BaseAlgorithm):
             noise_color=self._noise_schedule(self._current_progress_remaining),
             masked=masked,
         )
-        rollout = collect(source, actor, self._last_obs, self.n_steps, watcher)
+        taken = self.num_timesteps
+        rollout = collect(source, actor, self._last_obs, self.n_steps, watcher, taken=taken)
         if rollout is None:
             return None
         self._last_obs = rollout.last

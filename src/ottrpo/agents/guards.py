@@ -41,7 +41,7 @@ def require_finite_estimates(
         if np.isfinite(array_tn).all():
             continue
         t, index = (int(i) for i in np.argwhere(~np.isfinite(array_tn))[-1])  # sums run backwards
-        step = end - (len(array_tn) - t) * array_tn.shape[1] + index
+        step = end - (len(array_tn) - t - 1) * array_tn.shape[1]
         raise NonFiniteError(
             f"{name()}: the {quantity} of environment {index} at step {step} is "
             f"{array_tn[t, index]}; {ADVICE}"

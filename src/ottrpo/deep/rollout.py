@@ -170,6 +170,8 @@ def collect(
     start: Encoded,
     steps: int,
     on_step: OnStep | None = None,
+    *,
+    taken: int = 0,
 ) -> Rollout | None:
     """Act for ``steps`` steps from ``start``.
 
@@ -179,6 +181,7 @@ def collect(
         start: the present observations.
         steps: steps per environment.
         on_step: called after each step; returning False ends the rollout.
+        taken: steps that all environments took together before, to tell which step went wrong.
 
     Returns:
         The experience, or ``None`` if ``on_step`` ended it.
@@ -199,35 +202,40 @@ def collect(
                 return None
     except Exception:
         # an environment that choked on what a NaN led to: say where the NaN came from
-        check_finite(source, rollout, until=t)
+        check_finite(source, rollout, until=t, taken=taken)
         raise
     rollout.drawn = actor.record()
-    check_finite(source, rollout, until=steps)
+    check_finite(source, rollout, until=steps, taken=taken)
     return rollout
 
 
 @np.errstate(over="ignore", invalid="ignore")  # a sum may overflow where its terms do not
-def check_finite(source: Source, rollout: Rollout, until: int) -> None:
+def check_finite(source: Source, rollout: Rollout, until: int, taken: int = 0) -> None:
     """Raise unless everything that was seen in the first ``until`` steps is finite."""
-    named = (("observation", rollout.flat[: until + 1]), ("reward", rollout.reward[:until]))
-    for quantity, array in named:
+    # step t, counted from 1, returns observation t and reward t - 1; 0 is what came before
+    named = (("observation", rollout.flat[: until + 1], 0), ("reward", rollout.reward[:until], 1))
+    found = []
+    for quantity, array, offset in named:
         if np.isfinite(array.sum()):
             continue
-        bad = np.argwhere(~np.isfinite(array))
-        if len(bad) == 0:  # only the sum overflowed
-            continue
-        step, index = int(bad[0][0]), int(bad[0][1])
-        raise NonFiniteError(
-            f"{source.name}: environment {index} returned a {quantity} of "
-            f"{array[tuple(bad[0])]} at step {step} of the rollout; the agent is as it was before "
-            "this rollout and can be saved. Look at the environment's own arithmetic there"
-        )
-    for (step, index), final in rollout.final.items():
-        if not np.isfinite(final.flat).all():
-            raise NonFiniteError(
-                f"{source.name}: environment {index} returned a final observation that is not "
-                f"finite at step {step} of the rollout; the agent is as it was before"
-            )
+        for first in np.argwhere(~np.isfinite(array))[:1]:  # none if only the sum overflowed
+            what = f"{quantity} of {array[tuple(first)]}"
+            found.append((int(first[0]) + offset, int(first[1]), what))
+    found += [
+        (t + 1, index, "final observation that is not finite")
+        for (t, index), final in rollout.final.items()
+        if not np.isfinite(final.flat).all()
+    ]
+    if found:  # the earliest: the others may be what it led to
+        raise NonFiniteError(_complaint(source, *min(found, key=lambda what: what[0]), taken))
+
+
+def _complaint(source: Source, step: int, index: int, what: str, taken: int) -> str:
+    return (
+        f"{source.name}: environment {index} returned {'an' if what[0] == 'o' else 'a'} {what} at "
+        f"step {taken + step * source.rows}, step {step} of the rollout; the agent is as it was "
+        "before this rollout and can be saved. Look at the environment's own arithmetic there"
+    )
 
 
 def _with_axis(observation: Any) -> Any:

@@ -53,7 +53,10 @@ def device_for(name: str) -> Any:
     )
     if platform is None:
         raise ValueError(f"device must be auto, cpu, cuda, gpu or tpu, got {name!r}")
-    devices = jax.local_devices(backend=platform)
+    try:
+        devices = jax.local_devices(backend=platform)
+    except RuntimeError:  # JAX was installed without it, or there is none
+        devices = []
     index = int(name.split(":")[1]) if ":" in name else 0
     if index >= len(devices):
         raise ValueError(f"device {name!r} was asked for, but there are {len(devices)}")
