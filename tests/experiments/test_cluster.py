@@ -18,7 +18,7 @@ from ottrpo.cli import main
 from ottrpo.experiments import cluster
 from ottrpo.experiments.grid import Cell, Study
 from ottrpo.experiments.jobs import jobs_of
-from ottrpo.reports.scores import study_scores
+from ottrpo.reports.results import read_study
 from ottrpo.reports.tables import markdown_table
 
 SHORT = """
@@ -216,7 +216,7 @@ def test_one_worker_two_workers_and_ray_give_the_same_tables(tmp_path, two_nodes
         assert code == 0, out
         results = folder / "results" / "short"
         tables.append(without_times(results))
-        pages.append(markdown_table(study_scores(results)).encode())
+        pages.append(markdown_table(read_study(results).cells).encode())
         assert out.count("started") == 3
     assert tables[0] == tables[1] == tables[2]
     assert pages[0] == pages[1] == pages[2]

@@ -1,11 +1,12 @@
-"""The table of a study in the terminal, however wide that is."""
+"""The table of a study in the terminal, however wide that is, and on a page."""
 
 import io
 
 import pytest
 from rich.console import Console
 
-from ottrpo.reports.tables import terminal_table
+from ottrpo.reports.results import read_study
+from ottrpo.reports.tables import markdown_table, terminal_table
 
 from .synthetic import cell, write_study
 
@@ -39,3 +40,16 @@ def test_a_narrow_one_does_without_columns_and_never_cuts_a_number(folder, width
     assert "no room for ± time" in text
     for needed in ("mean", "seeds", "paper", "2,939", "deterministic"):
         assert needed in text
+
+
+def test_a_page_says_which_runs_are_missing(tmp_path):
+    cells = {
+        "whole": cell("Hopper-v5", planned_seeds=10),
+        "part": cell("Swimmer-v5", planned_seeds=12),
+        "none": cell("HalfCheetah-v5", planned_seeds=3, trained_steps=None),
+    }
+    write_study(tmp_path / "control", cells, score=3000.0)
+    lines = markdown_table(read_study(tmp_path / "control").cells).splitlines()[2:]
+    seeds = [line.split(" | ")[5] for line in lines]
+    assert seeds == ["10", "10 of 12", "0 of 3"]
+    assert "no finished run" in lines[2]

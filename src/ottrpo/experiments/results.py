@@ -276,8 +276,8 @@ def _same_columns(rows: Rows) -> Rows:
 
 
 def _cells(study: Study, held: _Held, new: Mapping[str, Sequence[_Run]]) -> dict[str, Any]:
-    """What is known of every cell, those of other parts of the study too."""
-    cells: dict[str, Any] = dict(held.cells)
+    """What is known of every cell: those of other parts of the study, then its own in its order."""
+    cells: dict[str, Any] = {}
     for cell in study.cells:
         runs = new.get(cell.name, ())
         before = held.cells.get(cell.name, {})
@@ -289,7 +289,8 @@ def _cells(study: Study, held: _Held, new: Mapping[str, Sequence[_Run]]) -> dict
             "resolved": kind.get("resolved", before.get("resolved")),
             "trained_steps": kind.get("steps", before.get("trained_steps")),
         }
-    return cells
+    others = {name: cell for name, cell in held.cells.items() if name not in cells}
+    return others | cells
 
 
 def _manifest(study: Study, held: _Held, new: Mapping[str, Sequence[_Run]]) -> dict[str, Any]:

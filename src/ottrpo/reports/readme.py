@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ottrpo.core.checks import require
 
-from .scores import study_scores
+from .results import read_study
 from .tables import markdown_table
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
@@ -27,7 +27,7 @@ STUDIES = {
 def results_section(results: Path) -> str:
     """The tables of the studies that have results."""
     parts = [
-        f"{text}\n\n{markdown_table(study_scores(results / study))}"
+        f"{text}\n\n{markdown_table(read_study(results / study).cells)}"
         for study, text in STUDIES.items()
         if (results / study / "manifest.json").exists()
     ]

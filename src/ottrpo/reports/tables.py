@@ -109,8 +109,8 @@ def violation_share(cell: CellResult) -> str:
     return f"{100 * over / updates:.1f} %" if updates and cell.has_region else "-"
 
 
-def markdown_table(scores: Sequence[CellScore]) -> str:
-    """Scores for a page: mean and spread over seeds, deterministic and sampled side by side.
+def markdown_table(cells: Sequence[CellResult]) -> str:
+    """Cells for a page: mean and spread over seeds, deterministic and sampled side by side.
 
     The verdict is that of the deterministic actions where they were evaluated.
     """
@@ -118,26 +118,31 @@ def markdown_table(scores: Sequence[CellScore]) -> str:
         "environment | settings | deterministic | sampled | lowest seed | seeds | paper | verdict"
     )
     lines = [f"| {head} |", "|---" * 8 + "|"]
-    by_cell: dict[str, dict[bool, CellScore]] = {}
-    for score in scores:
-        by_cell.setdefault(score.cell, {})[score.deterministic] = score
-    full_steps = read_plan().full_steps
-    for both in by_cell.values():
-        first = both.get(True) or both[False]
-        shown = [
-            with_spread(both[d].mean, both[d].std_seeds) if d in both else "-"
-            for d in (True, False)
-        ]
-        full = full_steps.get(first.environment)
-        seeds = list(first.by_seed.values())
-        verdict = judge(seeds, first.published, steps=first.steps, full_steps=full)
-        paper = "-" if first.paper is None else f"{first.paper:,.0f}"
-        word = "-" if first.paper is None else verdict.word
-        lines.append(
-            f"| {first.environment} | {first.agent}, {first.label} | {shown[0]} | {shown[1]} "
-            f"| {number(first.lowest)} | {first.seeds} | {paper} | {word} |"
-        )
+    lines += [f"| {' | '.join(_markdown_row(cell))} |" for cell in cells]
     return "\n".join(lines) + "\n"
+
+
+def _markdown_row(cell: CellResult) -> list[str]:
+    who = [cell.environment, f"{cell.agent}, {cell.title}"]
+    scores = cell_scores(cell)
+    if not scores:
+        return [*who, MISSING, "-", "-", f"0 of {cell.planned}", "-", "-"]
+    first = scores[0]
+    shown = {score.deterministic: with_spread(score.mean, score.std_seeds) for score in scores}
+    verdict = judge(
+        list(first.by_seed.values()),
+        first.published,
+        steps=first.steps,
+        full_steps=read_plan().full_steps.get(first.environment),
+    )
+    printed = ["-", "-"] if first.paper is None else [f"{first.paper:,.0f}", verdict.word]
+    ways = [shown.get(deterministic, "-") for deterministic in (True, False)]
+    return [*who, *ways, number(first.lowest), _seeds(first, cell), *printed]
+
+
+def _seeds(score: CellScore, cell: CellResult) -> str:
+    planned = cell.planned or score.seeds
+    return str(score.seeds) if score.seeds == planned else f"{score.seeds} of {planned}"
 
 
 def _statistics(score: CellScore | None) -> dict[str, float | int | None]:
@@ -156,7 +161,6 @@ def _statistics(score: CellScore | None) -> dict[str, float | int | None]:
 
 
 def _numbers(score: CellScore, cell: CellResult) -> list[str]:
-    planned = cell.planned or score.seeds
     return [
         number(score.mean),
         "-" if score.std_seeds is None else number(score.std_seeds),
@@ -164,7 +168,7 @@ def _numbers(score: CellScore, cell: CellResult) -> list[str]:
         number(score.iqm),
         "-" if score.interval is None else " to ".join(map(number, score.interval)),
         number(score.lowest),
-        str(score.seeds) if score.seeds == planned else f"{score.seeds} of {planned}",
+        _seeds(score, cell),
         violation_share(cell),
         "-" if score.paper is None else f"{score.paper:,.0f}",
     ]
