@@ -5,6 +5,7 @@ the behaviour embedding are functions of these, so that one pass forwards serves
 all slopes are pulled back through the networks together.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from .behaviour import Features, Potentials, Smoothing, ascend, penalty, zero_potentials
+from .behaviour import Features, Potentials, Smoothing, ascend, gram, penalty, zero_potentials
 from .directions import OPTIMISERS, Direction, Draws, Memory, Slopes
 from .guided_loss import Objective, Outputs, Terms, guided_loss
 from .natural_gradient import start_damping
@@ -22,9 +23,11 @@ from .networks import Networks
 from .update import Batch, Learner, over_minibatches
 
 Array = Any
-# a rollout's noise: minibatches take stretches of it that begin anywhere. Drawing 26 times per
-# minibatch would cost more than all that is done with it
+# a rollout's noise: each minibatch takes a stretch of it that begins anywhere. Drawing anew would
+# cost more than all that is done with it
 NOISE_TABLE = 2**18
+# XLA's registers are half as wide unless told otherwise; where there are no wider ones, it is moot
+WIDE: dict[str, Any] = {"compiler_options": {"xla_cpu_prefer_vector_width": 512}}
 
 
 class Turn(NamedTuple):
@@ -66,36 +69,38 @@ def make_alternate(
         learner, features = turn.learner, turn.learner.moments.features
         outputs, pull_back, move = _linearised(learner.networks, rows)
         old_action = rows["old_action"]
-
-        def noise_at(t: Array) -> Array:
-            start = (draws.offset[t],)
-            return jax.lax.dynamic_slice(table, start, (old_action.size,)).reshape(old_action.shape)
+        shape = (smoothing.steps + 1, *old_action.shape)
+        noise = jax.lax.dynamic_slice(table, (draws.offset,), (math.prod(shape),)).reshape(shape)
 
         # (a) the test functions climb the dual while the policy stands still
-        place = rows["id"] if by_sample else jnp.arange(len(weight))
-        beta = jax.tree.map(lambda table: table[place], turn.beta)
-        climbed, dual = ascend(
-            features, beta, outputs.mean, outputs.std, old_action, noise_at, smoothing
+        action = outputs.mean[:, None] + outputs.std[:, None] * noise[:-1]
+        beta = jax.tree.map(lambda held: held[rows["id"]], turn.beta) if by_sample else turn.beta
+        climbed, old_potential, dual = ascend(
+            features, beta, action, old_action, rows["old_gram"], smoothing
         )
-        # (b) the policy descends while the test functions stand still
-        noise = noise_at(jnp.asarray(smoothing.steps))
 
+        # (b) the policy descends while the test functions stand still
         def loss(outputs: Outputs) -> tuple[Array, Terms]:
-            new_action = outputs.mean[:, None] + outputs.std[:, None] * noise
-            moved = penalty(features, climbed, new_action, old_action, smoothing.strength)
+            new_action = outputs.mean[:, None] + outputs.std[:, None] * noise[-1]
+            moved = penalty(
+                features, climbed.new, old_potential, new_action, old_action, smoothing.strength
+            )
             return guided_loss(outputs, moved, rows, weight, objective)
 
         (value, terms), of_outputs = jax.value_and_grad(loss, has_aux=True)(outputs)
-        slopes = Slopes(value, outputs, of_outputs, pull_back, noise, weight)
+        slopes = Slopes(value, outputs, of_outputs, pull_back, noise[-1], weight)
         change, memory, more = direction(slopes, learner.moments, draws, learning_rate)
         # rows of weight 0 only fill the minibatch up
         used = (weight > 0)[:, None]
-        kept = jax.tree.map(
-            lambda table, old, new: table.at[place].add(jnp.where(used, new - old, 0.0)),
-            turn.beta,
-            beta,
-            climbed,
-        )
+        if by_sample:
+            kept = jax.tree.map(
+                lambda held, old, new: held.at[rows["id"]].add(jnp.where(used, new - old, 0.0)),
+                turn.beta,
+                beta,
+                climbed,
+            )
+        else:
+            kept = jax.tree.map(lambda old, new: jnp.where(used, new, old), beta, climbed)
         terms |= {"dual_first": weight @ dual[0], "dual_last": weight @ dual[-1]} | more
         return Turn(Learner(move(learning_rate * change), memory), kept), terms
 
@@ -111,29 +116,35 @@ def make_alternate(
         learning_rate: Array,
     ) -> tuple[Learner, Batch]:
         places = len(rows["flat"]) if by_sample else index.shape[1]
-        beta = zero_potentials(places, learner.moments.features)
-        turn, terms = loop(Turn(learner, beta), rows, index, (weight, draws), table, learning_rate)
+        features = learner.moments.features
+        turn = Turn(learner, zero_potentials(places, features))
+        rows = rows | {"old_gram": gram(features, rows["old_action"])}
+        turn, terms = loop(turn, rows, index, (weight, draws), table, learning_rate)
         return turn.learner, terms
 
-    return alternate
+    compiled = eqx.filter_jit(alternate, **WIDE)
+
+    def run(learner: Learner, rows: Batch, *arguments: Any) -> tuple[Learner, Batch]:
+        return (alternate if rows["images"] else compiled)(learner, rows, *arguments)
+
+    return run
 
 
 def draw_noise(
     index: Array, steps: int, shape: tuple[int, int], rng: np.random.Generator
 ) -> tuple[Array, Draws]:
-    """The table of noise of a rollout, and where in it each minibatch's stretches begin.
+    """The table of noise of a rollout, and where in it each minibatch's stretch begins.
 
     Args:
         index: row numbers of the minibatches [k, n].
-        steps: T, stretches per minibatch; one more is for the step of the policy.
+        steps: T, draws per row of a minibatch; one more is for the step of the policy.
         shape: M and d.
         rng: of the agent.
     """
-    stretch = index.shape[1] * shape[0] * shape[1]
-    size = max(NOISE_TABLE, 8 * stretch)
+    stretch = (steps + 1) * index.shape[1] * shape[0] * shape[1]
+    size = max(NOISE_TABLE, 2 * stretch)
     table = rng.standard_normal(size, dtype=np.float32)
-    offset = rng.integers(0, size - stretch + 1, (len(index), steps + 1), dtype=np.int32)
-    return table, Draws(offset)
+    return table, Draws(rng.integers(0, size - stretch + 1, len(index), dtype=np.int32))
 
 
 def _linearised(

@@ -21,6 +21,7 @@ Array = Any
 # exp of more than this would overflow soon; with the published constants it is never met
 EXPONENT_LIMIT = 50.0
 COSINE_DEGREE = 6  # of the polynomial in the squared angle: off by 1e-8, less than float32 rounds
+LANES = 16  # single-precision numbers in the widest register of a CPU
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +52,22 @@ class Features(NamedTuple):
 
     def __call__(self, action: Array) -> Array:
         """Features [..., f] of actions [..., d]."""
-        scale = (2.0 / len(self.phase)) ** 0.5
-        return scale * cosine_of_turns(action @ self.frequency.T + self.phase)
+        return self._of(action, len(self.phase))
+
+    def filled(self, action: Array) -> Array:
+        """Features [..., f'] followed by zeros, so that loops over them end with a whole register.
+
+        The zeros are cosines of a quarter of a turn.
+        """
+        count = len(self.phase)
+        more = -count % LANES
+        frequency = jnp.pad(self.frequency, ((0, more), (0, 0)))
+        phase = jnp.pad(self.phase, (0, more), constant_values=0.25)
+        return Features(frequency, phase)._of(action, count)
+
+    def _of(self, action: Array, count: int) -> Array:
+        turns = action @ self.frequency.T + self.phase
+        return cosine_of_turns(turns, (2.0 / count) ** 0.5)
 
 
 class Potentials(NamedTuple):
@@ -75,10 +90,30 @@ def zero_potentials(rows: int, features: Features) -> Potentials:
     return Potentials(zero, zero)
 
 
-def potential(beta: Potentials, new_feature: Array, old_feature: Array) -> Array:
-    """u_i = β₁·φ(a_i) + β₂·φ(a'_i) [n, i] of the pairs with features [n, i, f]."""
-    u_new = jnp.einsum("nif,nf->ni", new_feature, beta.new)
-    return u_new + jnp.einsum("nif,nf->ni", old_feature, beta.old)
+class Ascent(NamedTuple):
+    """Where the test functions have come to.
+
+    Attributes:
+        beta: their coefficients.
+        old_potential: β₂·φ(a'_i) [n, i].
+        dual: its value [T, n] before each step, on that step's actions.
+    """
+
+    beta: Potentials
+    old_potential: Array
+    dual: Array
+
+
+def potential(beta: Array, feature: Array) -> Array:
+    """β·φ(a_i) [n, i] of actions with features [n, i, f]."""
+    return jnp.einsum("nif,nf->ni", feature, beta)
+
+
+def gram(features: Features, action: Array) -> Array:
+    """φ(a_i)·φ(a_j) [n, j, i'] of the actions of each state, with zeros behind the last i."""
+    feature = features.filled(action)
+    filled = jnp.pad(feature, ((0, 0), (0, -action.shape[1] % LANES), (0, 0)))
+    return jnp.einsum("njf,nif->nji", feature, filled)
 
 
 def squared_cost(new_action: Array, old_action: Array) -> Array:
@@ -88,12 +123,13 @@ def squared_cost(new_action: Array, old_action: Array) -> Array:
 
 def smoothed_dual(u: Array, cost: Array, strength: float) -> Array:
     """mean_i [ u_i − γ exp((u_i − c_i)/γ) ] of each state [n]."""
-    return (u - strength * _excess(u, cost, strength)).mean(-1)
+    return (u - strength * _exponential(u - cost, strength)).mean(-1)
 
 
 def penalty(
     features: Features,
-    beta: Potentials,
+    beta: Array,
+    old_potential: Array,
     new_action: Array,
     old_action: Array,
     strength: float,
@@ -101,69 +137,89 @@ def penalty(
     """W of each state [n] at the given test functions, a function of the new actions.
 
     Its slope is taken with the coefficients held fixed: at the maximum they don't contribute.
+
+    Args:
+        features: φ.
+        beta: β₁ [n, f].
+        old_potential: β₂·φ(a'_i) [n, i].
+        new_action: a_i [n, i, d].
+        old_action: a'_i [n, i, d].
+        strength: γ.
     """
-    u = potential(beta, features(new_action), features(old_action))
+    u = potential(beta, features(new_action)) + old_potential
     return smoothed_dual(u, squared_cost(new_action, old_action), strength)
 
 
 def ascend(
     features: Features,
     beta: Potentials,
-    mean: Array,
-    std: Array,
+    new_action: Array,
     old_action: Array,
-    noise_at: Any,
+    old_gram: Array,
     smoothing: Smoothing,
-) -> tuple[Potentials, Array]:
+) -> Ascent:
     """T steps of gradient ascent on the smoothed dual, each on fresh actions of the new policy.
 
-    A step adds lr · mean_i[w_i φ(·)] with w_i = 1 − exp((u_i − c_i)/γ), the slope of the dual.
+    A step adds lr · mean_i[w_i φ(·)] with w_i = 1 − exp((u_i − c_i)/γ), the slope of the dual. The
+    old actions stay the same, so β₂ only moves along their features: the steps add up its
+    coordinates there, and see it through the features' inner products.
 
     Args:
         features: φ.
         beta: where to start.
-        mean: m_θ(s) [n, d].
-        std: σ_θ(s) [n, d].
+        new_action: a_i [T, n, i, d] of each step.
         old_action: a'_i [n, i, d].
-        noise_at: the standard normal noise [n, i, d] of the step with a given number.
+        old_gram: `gram` of the old actions.
         smoothing: γ, T and the learning rate.
-
-    Returns:
-        the coefficients, and the dual's value [T, n] before each step on that step's actions.
     """
+    steps, rows, count, _ = new_action.shape
     old_feature = features(old_action)
+    start = potential(beta.old, old_feature)
+    cost = squared_cost(new_action, old_action)
+    number = jnp.arange(1, steps + 1)
+    rate = (
+        smoothing.learning_rate / jnp.sqrt(number if smoothing.decay else jnp.ones(steps)) / count
+    )
+    # pairs are laid out flat and features filled up: loops over ten would be slow
+    flat_action = new_action.reshape(steps, rows * count, -1)
+    margin = (start - cost).reshape(steps, -1)
 
-    def step(beta: Potentials, t: Array) -> tuple[Potentials, Array]:
-        new_action = mean[:, None] + std[:, None] * noise_at(t)
-        new_feature = features(new_action)
-        cost = squared_cost(new_action, old_action)
-        u = potential(beta, new_feature, old_feature)
-        excess = _excess(u, cost, smoothing.strength)
-        rate = smoothing.learning_rate / (jnp.sqrt(t + 1.0) if smoothing.decay else 1.0)
-        w = rate * (1.0 - excess) / u.shape[1]
-        moved = Potentials(
-            beta.new + jnp.einsum("nif,ni->nf", new_feature, w),
-            beta.old + jnp.einsum("nif,ni->nf", old_feature, w),
-        )
-        return moved, (u - smoothing.strength * excess).mean(-1)
+    def step(carry: tuple[Array, Array], given: Any) -> tuple[tuple[Array, Array], Array]:
+        beta_new, along = carry
+        action, margin, rate = given
+        feature = features.filled(action).reshape(rows, count, -1)
+        moved = jnp.einsum("nji,nj->ni", old_gram, along.reshape(rows, count))[:, :count]
+        excess = potential(beta_new, feature).reshape(-1) + moved.reshape(-1) + margin
+        w = rate * (1.0 - _exponential(excess, smoothing.strength))
+        climbed = beta_new + jnp.einsum("nif,ni->nf", feature, w.reshape(rows, count))
+        return (climbed, along + w), excess
 
-    return jax.lax.scan(step, beta, jnp.arange(smoothing.steps))
+    size = beta.new.shape[1]
+    first = jnp.pad(beta.new, ((0, 0), (0, -size % LANES))), jnp.zeros_like(margin[0])
+    (beta_new, along), excess = jax.lax.scan(step, first, (flat_action, margin, rate))
+    excess, along = excess.reshape(cost.shape), along.reshape(rows, count)
+    dual = excess + cost - smoothing.strength * _exponential(excess, smoothing.strength)
+    beta_old = beta.old + jnp.einsum("nif,ni->nf", old_feature, along)
+    return Ascent(
+        Potentials(beta_new[:, :size], beta_old), potential(beta_old, old_feature), dual.mean(-1)
+    )
 
 
-def cosine_of_turns(turns: Array) -> Array:
-    """cos(2πt) by a polynomial, ten times faster on the CPU than XLA's cosine.
+def cosine_of_turns(turns: Array, scale: float = 1.0) -> Array:
+    """Scaled cos(2πt) by a polynomial, ten times faster on the CPU than XLA's cosine.
 
     An even function of what is left of t after whole turns, |r| ≤ 1/2, so a polynomial in r².
     """
     squared = (turns - jnp.round(turns)) ** 2
-    result = jnp.full_like(squared, _COSINE[-1])
+    result = jnp.full_like(squared, scale * _COSINE[-1])
     for coefficient in _COSINE[-2::-1]:
-        result = result * squared + coefficient
+        result = result * squared + scale * coefficient
     return result
 
 
-def _excess(u: Array, cost: Array, strength: float) -> Array:
-    return jnp.exp(jnp.minimum((u - cost) / strength, EXPONENT_LIMIT))
+def _exponential(excess: Array, strength: float) -> Array:
+    """exp((u − c)/γ) of u − c."""
+    return jnp.exp(jnp.minimum(excess / strength, EXPONENT_LIMIT))
 
 
 def _cosine_coefficients() -> list[float]:

@@ -24,7 +24,7 @@ OPTIMISERS = {
 class Draws(NamedTuple):
     """The random choices of each minibatch [k, ...], made before the loop."""
 
-    offset: Array  # [k, T + 1], where in the table its noise begins
+    offset: Array  # [k], where in the table its noise begins
     basis: Array | None = None  # [k, m], rows that are basis points
     coordinate: Array | None = None  # [k, m], of the embedding
 
