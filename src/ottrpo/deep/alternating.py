@@ -101,7 +101,8 @@ def make_alternate(
             )
         else:
             kept = jax.tree.map(lambda old, new: jnp.where(used, new, old), beta, climbed)
-        terms |= {"dual_first": weight @ dual[0], "dual_last": weight @ dual[-1]} | more
+        first, last = (weight @ dual[t].mean(-1) for t in (0, -1))
+        terms |= {"dual_first": first, "dual_last": last} | more
         return Turn(Learner(move(learning_rate * change), memory), kept), terms
 
     loop = over_minibatches(one)

@@ -96,7 +96,8 @@ class Ascent(NamedTuple):
     Attributes:
         beta: their coefficients.
         old_potential: β₂·φ(a'_i) [n, i].
-        dual: its value [T, n] before each step, on that step's actions.
+        dual: its terms [T, n, i] before each step, one for each pair of that step's actions; their
+            mean over i is its value.
     """
 
     beta: Potentials
@@ -173,7 +174,9 @@ def ascend(
         smoothing: γ, T and the learning rate.
     """
     steps, rows, count, _ = new_action.shape
-    old_feature = features(old_action)
+    size = beta.new.shape[1]
+    old_feature = features.filled(old_action)
+    beta = Potentials(*(jnp.pad(one, ((0, 0), (0, -size % LANES))) for one in beta))
     start = potential(beta.old, old_feature)
     cost = squared_cost(new_action, old_action)
     number = jnp.arange(1, steps + 1)
@@ -194,14 +197,14 @@ def ascend(
         climbed = beta_new + jnp.einsum("nif,ni->nf", feature, w.reshape(rows, count))
         return (climbed, along + w), excess
 
-    size = beta.new.shape[1]
-    first = jnp.pad(beta.new, ((0, 0), (0, -size % LANES))), jnp.zeros_like(margin[0])
+    first = beta.new, jnp.zeros_like(margin[0])
     (beta_new, along), excess = jax.lax.scan(step, first, (flat_action, margin, rate))
     excess, along = excess.reshape(cost.shape), along.reshape(rows, count)
-    dual = excess + cost - smoothing.strength * _exponential(excess, smoothing.strength)
     beta_old = beta.old + jnp.einsum("nif,ni->nf", old_feature, along)
     return Ascent(
-        Potentials(beta_new[:, :size], beta_old), potential(beta_old, old_feature), dual.mean(-1)
+        Potentials(beta_new[:, :size], beta_old[:, :size]),
+        potential(beta_old, old_feature),
+        excess + cost - smoothing.strength * _exponential(excess, smoothing.strength),
     )
 
 

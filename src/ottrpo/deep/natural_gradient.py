@@ -77,7 +77,8 @@ def mixed_derivatives(basis: Array, coordinate: Array, embedding: Array, width: 
 
 def gram(mixed: Array, weight: Array) -> Array:
     """K_mk = mean_n J_mn·J_kn [m, m]: lengths and angles of the basis functions' slopes."""
-    return jnp.einsum("mnr,knr,n->mk", mixed, mixed, weight)
+    flat = mixed.reshape(len(mixed), -1)
+    return (mixed * weight[:, None]).reshape(flat.shape) @ flat.T
 
 
 def whiten(gram_mm: Array, slope_mp: Array, tolerance: float) -> Whitened:
@@ -96,7 +97,9 @@ def whiten(gram_mm: Array, slope_mp: Array, tolerance: float) -> Whitened:
 
 def diagonal(whitened: Whitened) -> Array:
     """D [p]: one over the length of each parameter's column."""
-    return 1.0 / (jnp.sqrt((whitened.slope**2).sum(0)) + COLUMN_FLOOR)
+    # row by row: XLA is slow at sums over so few of something so long, here and below
+    squared = sum(row**2 for row in whitened.slope)
+    return 1.0 / (jnp.sqrt(squared) + COLUMN_FLOOR)
 
 
 def natural_gradient(whitened: Whitened, gradient: Array, damping: Array) -> Array:
@@ -106,7 +109,8 @@ def natural_gradient(whitened: Whitened, gradient: Array, damping: Array) -> Arr
     so there is nothing that can fail.
     """
     scale, slope = diagonal(whitened), whitened.slope
-    inner = (slope * scale) @ slope.T + jnp.diag(jnp.where(whitened.active, damping, 1.0))
+    inner = jnp.stack([slope @ (scale * row) for row in slope])
+    inner += jnp.diag(jnp.where(whitened.active, damping, 1.0))
     length, direction = jnp.linalg.eigh(inner)
     rounding = len(inner) * np.finfo(inner.dtype).eps * length[-1]
     length = jnp.maximum(length, jnp.maximum(damping, rounding))
