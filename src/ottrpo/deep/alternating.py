@@ -75,15 +75,18 @@ def make_alternate(
         # (a) the test functions climb the dual while the policy stands still
         action = outputs.mean[:, None] + outputs.std[:, None] * noise[:-1]
         beta = jax.tree.map(lambda held: held[rows["id"]], turn.beta) if by_sample else turn.beta
-        climbed, old_potential, dual = ascend(
-            features, beta, action, old_action, rows["old_gram"], smoothing
-        )
+        reached = ascend(features, beta, action, old_action, rows["old_gram"], smoothing)
 
         # (b) the policy descends while the test functions stand still
         def loss(outputs: Outputs) -> tuple[Array, Terms]:
             new_action = outputs.mean[:, None] + outputs.std[:, None] * noise[-1]
             moved = penalty(
-                features, climbed.new, old_potential, new_action, old_action, smoothing.strength
+                features,
+                reached.beta.new,
+                reached.old_potential,
+                new_action,
+                old_action,
+                smoothing.strength,
             )
             return guided_loss(outputs, moved, rows, weight, objective)
 
@@ -97,11 +100,11 @@ def make_alternate(
                 lambda held, old, new: held.at[rows["id"]].add(jnp.where(used, new - old, 0.0)),
                 turn.beta,
                 beta,
-                climbed,
+                reached.beta,
             )
         else:
-            kept = jax.tree.map(lambda old, new: jnp.where(used, new, old), beta, climbed)
-        first, last = (weight @ dual[t].mean(-1) for t in (0, -1))
+            kept = jax.tree.map(lambda old, new: jnp.where(used, new, old), beta, reached.beta)
+        first, last = (weight @ reached.dual(t, smoothing.strength) for t in (0, -1))
         terms |= {"dual_first": first, "dual_last": last} | more
         return Turn(Learner(move(learning_rate * change), memory), kept), terms
 

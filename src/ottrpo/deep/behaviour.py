@@ -96,13 +96,18 @@ class Ascent(NamedTuple):
     Attributes:
         beta: their coefficients.
         old_potential: β₂·φ(a'_i) [n, i].
-        dual: its terms [T, n, i] before each step, one for each pair of that step's actions; their
-            mean over i is its value.
+        excess: u_i − c_i [T, n, i] before each step, on that step's actions.
+        cost: c_i [T, n, i] of those actions.
     """
 
     beta: Potentials
     old_potential: Array
-    dual: Array
+    excess: Array
+    cost: Array
+
+    def dual(self, step: int, strength: float) -> Array:
+        """Its value [n] before a step, on that step's actions."""
+        return smoothed_dual(self.excess[step] + self.cost[step], self.cost[step], strength)
 
 
 def potential(beta: Array, feature: Array) -> Array:
@@ -204,7 +209,8 @@ def ascend(
     return Ascent(
         Potentials(beta_new[:, :size], beta_old[:, :size]),
         potential(beta_old, old_feature),
-        excess + cost - smoothing.strength * _exponential(excess, smoothing.strength),
+        excess,
+        cost,
     )
 
 

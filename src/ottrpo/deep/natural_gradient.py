@@ -92,12 +92,14 @@ def whiten(gram_mm: Array, slope_mp: Array, tolerance: float) -> Whitened:
     length, direction = jnp.linalg.eigh(gram_mm)
     active = length > tolerance * jnp.maximum(length[-1], 0.0)
     scale = jnp.where(active, 1.0 / jnp.sqrt(jnp.where(active, length, 1.0)), 0.0)
-    return Whitened(scale[:, None] * (direction.T @ slope_mp), active)
+    transform = scale[:, None] * direction.T
+    # row by row: XLA is slow at sums over so few of something so long, here and below
+    slope = sum(transform[:, k, None] * slope_mp[k] for k in range(len(slope_mp)))
+    return Whitened(slope, active)
 
 
 def diagonal(whitened: Whitened) -> Array:
     """D [p]: one over the length of each parameter's column."""
-    # row by row: XLA is slow at sums over so few of something so long, here and below
     squared = sum(row**2 for row in whitened.slope)
     return 1.0 / (jnp.sqrt(squared) + COLUMN_FLOOR)
 
