@@ -1,9 +1,15 @@
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from ottrpo.experiments import registry
+
+# What a shell without job control starts in the background ignores Ctrl-C, and so does everything
+# started from there; tests that send it would wait for nothing.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CONFIG = """
 description = "for tests"
