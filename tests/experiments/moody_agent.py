@@ -33,7 +33,7 @@ class MoodyAgent(CountingAgent):
         return None
 
     def start_segment(self):
-        raise NotImplementedError
+        raise AssertionError("an exact run has no segments")
 
     def training_state(self):
         return {}, {"num_timesteps": self.num_timesteps}
