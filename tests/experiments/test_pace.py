@@ -26,7 +26,7 @@ def twice_as_slow(monkeypatch):
     table = {"machine": {"loop": 0.5}, "agents": {"ottrpo": {"start": 3, "train": 2, "play": 1}}}
     monkeypatch.setattr(pace, "_table", lambda: table)
     monkeypatch.setattr(pace, "loop_seconds", lambda: 1.0)
-    monkeypatch.setattr(pace, "step_seconds", lambda environment: 1e-3)
+    monkeypatch.setattr(pace, "_stepping", lambda environment: 1e-3)
     pace._machine.cache_clear()
     yield
     pace._machine.cache_clear()
@@ -42,7 +42,7 @@ def test_a_guess_scales_the_table_and_adds_the_environment():
 
 
 def test_what_is_timed_is_short_and_positive():
-    for seconds in (pace.loop_seconds(), pace.step_seconds("CartPole-v1") * pace.STEPS):
+    for seconds in (pace.loop_seconds(), pace.step_seconds("CartPole-v1", 1000) * 1000):
         assert 0 < seconds < 10
 
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
+from ottrpo.envs.stepping import step_seconds
 from ottrpo.experiments.registry import agent_for
 from ottrpo.experiments.spec import read_configuration
 
@@ -87,22 +87,6 @@ def contenders(names: Sequence[str], env_id: str) -> list[Contender]:
     return found
 
 
-def bare_loop(env_id: str) -> float:
-    """Steps per second of the environment alone."""
-    env = gym.make(env_id, disable_env_checker=True)
-    env.reset(seed=0)
-    env.action_space.seed(0)
-    actions = [env.action_space.sample() for _ in range(BARE_STEPS)]
-    began = time.perf_counter()
-    for action in actions:
-        _, _, terminated, truncated, _ = env.step(action)
-        if terminated or truncated:
-            env.reset()
-    seconds = time.perf_counter() - began
-    env.close()
-    return BARE_STEPS / seconds
-
-
 def speed(agent: Any, steps: int) -> float:
     """Steps per second over at least ``steps`` steps and one update."""
     before = agent.num_timesteps
@@ -123,7 +107,7 @@ def compare(env_id: str, names: Sequence[str], rounds: int) -> dict[str, Any]:
     bare = []
     for turn in range(rounds):
         _tell(f"{env_id}: round {turn + 1} of {rounds}")
-        bare.append(bare_loop(env_id))
+        bare.append(1 / step_seconds(env_id, BARE_STEPS))
         for agent, speeds in zip(agents, measured, strict=True):
             speeds.append(speed(agent, WORK["n_steps"]))
     by_way: dict[str, dict[str, list[float]]] = {"matched": {}, "own": {}}

@@ -9,7 +9,6 @@ timed again, and the environment is stepped for a moment. The table is what
 import sys
 import time
 import tomllib
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import final
 import numpy as np
 
 from ottrpo.envs import catalogue
+from ottrpo.envs.stepping import Clock, step_seconds
 from ottrpo.threads import default_to_one_thread
 
 from .registry import AgentEntry, agents
@@ -31,7 +31,6 @@ PLAYED_EPISODES = 10
 # Steps of an environment that are timed, and rounds of the loop: enough for others who use the
 # machine to make themselves felt.
 STEPS, ROUNDS = 1_000, 20_000
-Clock = Callable[[], float]
 
 
 @final
@@ -57,27 +56,10 @@ def guessed_seconds(spec: RunSpec) -> float | None:
         return None
     pace = Pace(**table["agents"][spec.agent_key])
     finite = spec.agent_key in {entry.key for entry in agents() if entry.finite}
-    stepping = 0.0 if finite else step_seconds(spec.environment)
+    stepping = 0.0 if finite else _stepping(spec.environment)
     played = _played_steps(spec)
     ours = pace.start + spec.steps * pace.train + played * pace.play
     return ours * _machine() + (spec.steps + played) * stepping
-
-
-@cache
-def step_seconds(environment: str, clock: Clock = time.perf_counter) -> float:
-    """What a step of an environment takes, with random actions."""
-    env = catalogue.make(environment, disable_env_checker=True)
-    env.action_space.seed(0)
-    env.reset(seed=0)
-    actions = [env.action_space.sample() for _ in range(STEPS)]
-    began = clock()
-    for action in actions:
-        _, _, terminated, truncated, _ = env.step(action)
-        if terminated or truncated:
-            env.reset()
-    taken = clock() - began
-    env.close()
-    return taken / STEPS
 
 
 def loop_seconds(clock: Clock = time.perf_counter) -> float:
@@ -97,7 +79,7 @@ def measured(entry: AgentEntry) -> Pace:
 
     environment = FINITE if entry.finite else CONTINUOUS
     spec = plan_run(environment, agent=entry.name, steps=TRAINED_STEPS)
-    stepping = 0.0 if entry.finite else step_seconds(environment, time.process_time)
+    stepping = 0.0 if entry.finite else step_seconds(environment, STEPS, time.process_time)
     began = time.process_time()
     agent = build_agent(spec)
     agent.learn(1)
@@ -125,6 +107,11 @@ def _table() -> dict[str, dict[str, dict[str, float]]]:
 def _machine() -> float:
     """How much longer things take here than where the table was made."""
     return loop_seconds() / _table()["machine"]["loop"]  # type: ignore[operator]
+
+
+@cache
+def _stepping(environment: str) -> float:
+    return step_seconds(environment, STEPS)
 
 
 def _played_steps(spec: RunSpec) -> int:
