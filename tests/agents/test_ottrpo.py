@@ -184,6 +184,7 @@ class TestRefusals:
             ({"radius": {"start": "10%", "end": 1.0}}, "mixes percentages and numbers"),
             ({"radius": lambda left: -1.0}, "radius must not be negative"),
             ({"update": "ascent"}, "'linear' knows its targets"),
+            ({"n_candidates": 4}, "n_candidates needs advantage 'network'"),
             ({"n_sources": 3}, "n_sources needs advantage 'network'"),
             ({"advantage": "network", "model": "linear", "n_sources": 3}, "n_sources needs"),
             ({"policy_kwargs": "deep"}, "policy_kwargs must be a dict"),

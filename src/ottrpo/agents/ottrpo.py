@@ -35,6 +35,7 @@ Scale = tuple[Array, Array]
 MODELS = {"gae": ("linear", "sample", "antithetic"), "network": ("candidates", "linear")}
 UPDATES = ("regression", "ascent")
 BOX_RADIUS, LABELS_RADIUS = "30%", "10%"
+N_CANDIDATES = 8
 # a schedule may end at 0, and the draws of a policy that has become certain cost nothing
 SMALLEST_RADIUS = 1e-10
 
@@ -118,7 +119,7 @@ class OTTRPO(DeepAgent):
         model: Literal["linear", "sample", "antithetic", "candidates"] | None = None,
         update: Literal["regression", "ascent"] | None = None,
         advantage: Literal["gae", "network"] = "gae",
-        n_candidates: int = 8,
+        n_candidates: int = N_CANDIDATES,
         n_sources: int = 0,
         trust_region: Literal["exact", "paper"] = "exact",
         learn_std: bool = False,
@@ -170,6 +171,10 @@ class OTTRPO(DeepAgent):
         self.model = one_of("model", model or default_model, MODELS[self.advantage])
         self.update = None if update is None else one_of("update", update, UPDATES)
         self.n_candidates = at_least("n_candidates", n_candidates, 1)
+        if self.model != "candidates" and n_candidates != N_CANDIDATES:
+            raise ValueError(
+                f"n_candidates needs advantage 'network' and model 'candidates', got {self.model!r}"
+            )
         self.n_sources = at_least("n_sources", n_sources, 0)
         self.trust_region = one_of("trust_region", trust_region, ("exact", "paper"))
         self.learn_std = flag("learn_std", learn_std)

@@ -99,7 +99,8 @@ def _tell(comparison: "Comparison", plots: dict[str, list[str]], console: "Conso
         console.print(Text(f"\n{duel.environment}"))
         if plots[duel.environment]:
             console.print(Text("\n".join(plots[duel.environment])))
-        for key, (left, right) in comparison.settings[duel.environment].items():
+        for key, values in comparison.settings[duel.environment].items():
+            left, right = ("-" if value is None else value for value in values)
             console.print(Text(f"  {key}: {left} | {right}"))
         if not comparison.settings[duel.environment]:
             console.print("  the same settings")
