@@ -109,6 +109,7 @@ def aggregate_figure(aggregate: Aggregate, groups: Sequence[Group]) -> str | Non
     """The performance profiles of the complete groups; None if there are none."""
     profiles = [
         (
+            group.agent,
             f"{group.agent}, {group.title}",
             performance_profile(
                 group.strata, THRESHOLDS, rng=np.random.default_rng(REPORT_SEED), resamples=500

@@ -22,6 +22,7 @@ from matplotlib.transforms import ScaledTranslation
 from ottrpo.core.checks import Floats
 from ottrpo.envs import catalogue
 from ottrpo.experiments.published import Published
+from ottrpo.experiments.registry import agents
 
 from .results import CellResult
 from .statistics import Profile
@@ -42,6 +43,7 @@ PALETTE = (
     "#8f8a1a",
     "#1498a8",
 )
+STYLES = ("-", "--", ":", "-.")
 INK, FAINT = "#0a0b0c", "#8a8b8c"
 _VARIABLES = {
     **{colour: f"var(--series-{i})" for i, colour in enumerate(PALETTE)},
@@ -113,12 +115,12 @@ def panel_svg(panel: Panel) -> str:
         return _svg(figure, panel.title)
 
 
-def profiles_svg(title: str, profiles: Sequence[tuple[str, Profile]], xlabel: str) -> str:
-    """Performance profiles, one curve each."""
+def profiles_svg(title: str, profiles: Sequence[tuple[str, str, Profile]], xlabel: str) -> str:
+    """Performance profiles, one curve for each agent, label and profile."""
     with mpl.rc_context(_SVG):
-        figure, axes = _svg_figure([label for label, _ in profiles])
-        for i, (label, profile) in enumerate(profiles):
-            colour, style = _style(i)
+        figure, axes = _svg_figure([label for _, label, _ in profiles])
+        styles = line_styles([agent for agent, _, _ in profiles])
+        for (_, label, profile), (colour, style) in zip(profiles, styles, strict=True):
             axes.plot(
                 profile.threshold_k, profile.share_k, color=colour, linestyle=style, label=label
             )
@@ -139,11 +141,11 @@ def profiles_svg(title: str, profiles: Sequence[tuple[str, Profile]], xlabel: st
 
 def _draw(axes: Any, panel: Panel, points: int | None = None) -> None:
     lowest, highest = np.inf, -np.inf
-    for i, (label, cell) in enumerate(panel.cells):
+    styles = line_styles([cell.agent for _, cell in panel.cells])
+    for (label, cell), (colour, style) in zip(panel.cells, styles, strict=True):
         mark_t, return_nt = next(iter(cell.curves.values())).common()
         mark_t, return_nt = _thinned(mark_t, return_nt, points)
         mean_t, std_t = return_nt.mean(axis=0), return_nt.std(axis=0)
-        colour, style = _style(i)
         axes.plot(mark_t, mean_t, linewidth=1.2, color=colour, linestyle=style, label=_plain(label))
         # no wider than the seeds reach: a few runs of minus thousands have no mirror image above
         low_t = np.maximum(mean_t - std_t, return_nt.min(axis=0))
@@ -187,9 +189,25 @@ def _legend_columns(labels: Sequence[str]) -> int:
     return 3 if longest <= 18 else 2 if longest <= 30 else 1
 
 
-def _style(i: int) -> tuple[str, str]:
+def line_styles(drawn: Sequence[str]) -> list[tuple[str, str]]:
+    """Colour and line style of the curves of the given agents.
+
+    Where there are several agents each has its colour, in every figure the same, and a line style
+    per curve; the curves of a single agent differ in colour.
+    """
+    if len(set(drawn)) == 1:
+        return [_nth_style(i) for i in range(len(drawn))]
+    known = dict.fromkeys([*(entry.name for entry in agents()), *drawn])
+    colour = {agent: PALETTE[i % len(PALETTE)] for i, agent in enumerate(known)}
+    return [
+        (colour[agent], STYLES[drawn[:i].count(agent) % len(STYLES)])
+        for i, agent in enumerate(drawn)
+    ]
+
+
+def _nth_style(i: int) -> tuple[str, str]:
     """Colours first, then line styles."""
-    return PALETTE[i % len(PALETTE)], ("-", "--", ":")[i // len(PALETTE) % 3]
+    return PALETTE[i % len(PALETTE)], STYLES[i // len(PALETTE) % len(STYLES)]
 
 
 def _plain(text: str) -> str:
