@@ -21,7 +21,7 @@ from ottrpo.deep.behaviour import (
 )
 
 PUBLISHED = Smoothing(strength=1.0, steps=25, learning_rate=0.05)
-ROWS, ACTIONS, FEATURES = 8, 10, 100
+ROWS, ACTIONS, FEATURES, FILLED = 8, 10, 100, 112
 
 
 @pytest.fixture(autouse=True)
@@ -56,13 +56,27 @@ def climbed(smoothing, size=3, fresh=False, **kind):
 
 
 def plain_penalty(features, beta, new, old, strength):
-    old_potential = potential(beta.old, features(old))
+    old_potential = potential(beta.old, features.filled(old))
     return penalty(features, beta.new, old_potential, new, old, strength)
+
+
+def filled(beta):
+    return Potentials(*(np.pad(one, ((0, 0), (0, FILLED - FEATURES))) for one in beta))
 
 
 def test_the_polynomial_is_the_cosine():
     turns = np.random.default_rng(0).uniform(-40, 40, 10_000)
     np.testing.assert_allclose(cosine_of_turns(turns), np.cos(2 * np.pi * turns), atol=2e-8)
+
+
+def test_the_polynomials_slope_is_its_own():
+    turns = np.random.default_rng(0).uniform(-4, 4, 1000)
+    turns = turns[np.abs(np.abs(turns - np.round(turns)) - 0.5) > 1e-3]  # no kink at half turns
+    slope = jax.vmap(jax.grad(lambda t: cosine_of_turns(t, 0.3)))(turns)
+    step = 1e-6
+    sides = [np.asarray(cosine_of_turns(turns + sign * step, 0.3)) for sign in (1, -1)]
+    np.testing.assert_allclose(slope, (sides[0] - sides[1]) / (2 * step), atol=1e-8)
+    np.testing.assert_allclose(slope, -0.6 * np.pi * np.sin(2 * np.pi * turns), atol=2e-6)
 
 
 def test_features_are_scaled_cosines_of_random_frequencies():
@@ -92,7 +106,7 @@ def test_the_dual_is_what_the_formula_says():
             u = beta.new[n] @ phi[n, i] + beta.old[n] @ phi_old[n, i]
             c = ((noise[n, i] - old[n, i]) ** 2).sum()
             expected[n] += (u - 0.7 * np.exp((u - c) / 0.7)) / 3
-    found = plain_penalty(features, beta, noise, old, 0.7)
+    found = plain_penalty(features, filled(beta), noise, old, 0.7)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
@@ -100,12 +114,24 @@ def test_the_dual_is_what_the_formula_says():
 @pytest.mark.parametrize("std", [0.3, 1.0])
 @pytest.mark.parametrize("rate", [0.01, 0.05])
 def test_the_dual_never_falls_on_a_frozen_sample(size, std, rate):
-    smoothing = Smoothing(strength=1.0, steps=25, learning_rate=rate)
-    reached = climbed(smoothing, size=size, std=std)[1]
-    dual = np.array([reached.dual(step, 1.0) for step in range(25)])
-    assert dual.shape == (25, ROWS)
+    features, mean, std_nd, old, noise = sample(size, std=std)
+    new, inner = mean[:, None] + std_nd[:, None] * noise, gram(features, old)
+    one = Smoothing(strength=1.0, steps=1, learning_rate=rate)
+    single = jax.jit(lambda beta: ascend(features, beta, new[None], old, inner, one))
+    beta, dual = zero_potentials(ROWS, features), []
+    for _ in range(25):
+        reached = single(beta)
+        beta = reached.beta
+        dual.append(np.asarray(reached.dual(0, 1.0)))
+    assert np.shape(dual) == (25, ROWS)
     assert (np.diff(dual, axis=0) >= 0).all()
     assert (dual[-1] > dual[0]).all()
+    # and 25 steps at once are the same
+    many = climbed(Smoothing(strength=1.0, steps=25, learning_rate=rate), size=size, std=std)[1]
+    for which, value in ((0, dual[0]), (-1, dual[-1])):
+        np.testing.assert_allclose(many.dual(which, 1.0), value, rtol=1e-9)
+    for at_once, in_turn in zip(many.beta, beta, strict=True):
+        np.testing.assert_allclose(at_once, in_turn, rtol=1e-9, atol=1e-12)
 
 
 def test_an_ascent_step_is_the_gradient_of_the_dual():
@@ -121,7 +147,8 @@ def test_an_ascent_step_is_the_gradient_of_the_dual():
     zero = Potentials(*(jnp.zeros((ROWS, FEATURES)),) * 2)
     slope = jax.grad(value)(zero)
     for moved, gradient in zip(reached.beta, slope, strict=True):
-        np.testing.assert_allclose(moved, 0.05 * gradient, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(moved[:, :FEATURES], 0.05 * gradient, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(moved[:, FEATURES:], 0.0, atol=1e-9)
 
 
 def test_a_decaying_rate_takes_the_same_first_step_and_shorter_ones_after():
@@ -137,16 +164,16 @@ def test_a_decaying_rate_takes_the_same_first_step_and_shorter_ones_after():
 
 def test_old_potentials_are_those_of_the_coefficients():
     features, reached, _, _, old, _ = climbed(PUBLISHED, fresh=True)
-    expected = potential(reached.beta.old, features(old))
+    expected = potential(reached.beta.old, features.filled(old))
     np.testing.assert_allclose(reached.old_potential, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_features_that_are_filled_up_end_in_zeros():
     features, _, _, old, _ = sample(3)
-    filled = np.asarray(features.filled(old))
-    assert filled.shape == (ROWS, ACTIONS, 112)
-    np.testing.assert_array_equal(filled[..., :FEATURES], features(old))
-    np.testing.assert_allclose(filled[..., FEATURES:], 0.0, atol=1e-8)
+    found = np.asarray(features.filled(old))
+    assert found.shape == (ROWS, ACTIONS, FILLED)
+    np.testing.assert_array_equal(found[..., :FEATURES], features(old))
+    np.testing.assert_allclose(found[..., FEATURES:], 0.0, atol=1e-8)
 
 
 def test_every_step_sees_fresh_actions():
@@ -203,5 +230,5 @@ def test_a_policy_that_moved_away_pays_for_it():
 
 def test_large_potentials_do_not_overflow():
     features, _, _, old, noise = sample(2)
-    beta = Potentials(*np.full((2, ROWS, FEATURES), 1e6))
+    beta = Potentials(*np.full((2, ROWS, FILLED), 1e6))
     assert np.isfinite(np.asarray(plain_penalty(features, beta, noise, old, 1.0))).all()

@@ -67,7 +67,7 @@ def make_alternate(
         turn: Turn, rows: Batch, weight: Array, draws: Draws, table: Array, learning_rate: Array
     ) -> tuple[Turn, Terms]:
         learner, features = turn.learner, turn.learner.moments.features
-        outputs, pull_back, move = _linearised(learner.networks, rows)
+        outputs, pull_back, in_order, move = _linearised(learner.networks, rows)
         old_action = rows["old_action"]
         shape = (smoothing.steps + 1, *old_action.shape)
         noise = jax.lax.dynamic_slice(table, (draws.offset,), (math.prod(shape),)).reshape(shape)
@@ -91,7 +91,7 @@ def make_alternate(
             return guided_loss(outputs, moved, rows, weight, objective)
 
         (value, terms), of_outputs = jax.value_and_grad(loss, has_aux=True)(outputs)
-        slopes = Slopes(value, outputs, of_outputs, pull_back, noise[-1], weight)
+        slopes = Slopes(value, outputs, of_outputs, pull_back, in_order, noise[-1], weight)
         change, memory, more = direction(slopes, learner.moments, draws, learning_rate)
         # rows of weight 0 only fill the minibatch up
         used = (weight > 0)[:, None]
@@ -108,7 +108,8 @@ def make_alternate(
         terms |= {"dual_first": first, "dual_last": last} | more
         return Turn(Learner(move(learning_rate * change), memory), kept), terms
 
-    loop = over_minibatches(one)
+    loop = over_minibatches(one, **WIDE)
+    inner_products = eqx.filter_jit(gram, **WIDE)
 
     def alternate(
         learner: Learner,
@@ -122,16 +123,11 @@ def make_alternate(
         places = len(rows["flat"]) if by_sample else index.shape[1]
         features = learner.moments.features
         turn = Turn(learner, zero_potentials(places, features))
-        rows = rows | {"old_gram": gram(features, rows["old_action"])}
+        rows = rows | {"old_gram": inner_products(features, rows["old_action"])}
         turn, terms = loop(turn, rows, index, (weight, draws), table, learning_rate)
         return turn.learner, terms
 
-    compiled = eqx.filter_jit(alternate, **WIDE)
-
-    def run(learner: Learner, rows: Batch, *arguments: Any) -> tuple[Learner, Batch]:
-        return (alternate if rows["images"] else compiled)(learner, rows, *arguments)
-
-    return run
+    return alternate
 
 
 def draw_noise(
@@ -153,20 +149,35 @@ def draw_noise(
 
 def _linearised(
     networks: Networks, rows: Batch
-) -> tuple[Outputs, Callable[[Outputs], Array], Callable[[Array], Networks]]:
-    """The outputs, how slopes are pulled back to the parameters, and how those are moved."""
+) -> tuple[
+    Outputs, Callable[[Outputs], Array], Callable[[Array], Array], Callable[[Array], Networks]
+]:
+    """The outputs; how slopes are pulled back to the parameters, put in order, and moved along.
+
+    Slopes in a matrix come from JAX turned over. Turning back several at once takes as long as all
+    the rest of pulling them back, so they are left as they are until one vector is made of them.
+    """
     trained, static = eqx.partition(networks, eqx.is_array)
     flat, unravel = ravel_pytree(trained)
+    turned, unravel_turned = ravel_pytree(_turned(trained))
 
-    def outputs_of(flat: Array) -> Outputs:
-        networks = eqx.combine(unravel(flat), static)
+    def outputs_of(turned: Array) -> Outputs:
+        networks = eqx.combine(_turned(unravel_turned(turned)), static)
         mean, std = networks.policy.gaussian(rows["flat"], rows["images"])
         return Outputs(mean, std, networks.value(rows["flat"], rows["images"]))
 
-    outputs, pull_back = jax.vjp(outputs_of, flat)
+    outputs, pull_back = jax.vjp(outputs_of, turned)
+
+    def in_order(turned: Array) -> Array:
+        return ravel_pytree(_turned(unravel_turned(turned)))[0]
 
     def move(change: Array) -> Networks:
         moved: Networks = eqx.combine(unravel(flat - change), static)
         return moved
 
-    return outputs, lambda slopes: pull_back(slopes)[0], move
+    return outputs, lambda slopes: pull_back(slopes)[0], in_order, move
+
+
+def _turned(tree: Any) -> Any:
+    """Its matrices the other way around."""
+    return jax.tree.map(lambda array: array.T if array.ndim == 2 else array, tree)

@@ -10,6 +10,7 @@ are fitted by stochastic gradient ascent.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -71,7 +72,10 @@ class Features(NamedTuple):
 
 
 class Potentials(NamedTuple):
-    """Coefficients β₁, β₂ [n, f] of the test functions of the new and of the old actions."""
+    """Coefficients β₁, β₂ [n, f'] of the test functions of the new and of the old actions.
+
+    As many as `Features.filled` gives; those of its zeros stay next to nothing.
+    """
 
     new: Array
     old: Array
@@ -86,7 +90,8 @@ def draw_features(count: int, size: int, bandwidth: float, rng: np.random.Genera
 
 def zero_potentials(rows: int, features: Features) -> Potentials:
     """Test functions that are zero everywhere."""
-    zero = np.zeros((rows, len(features.phase)), features.phase.dtype)
+    count = len(features.phase)
+    zero = np.zeros((rows, count + -count % LANES), features.phase.dtype)
     return Potentials(zero, zero)
 
 
@@ -96,8 +101,8 @@ class Ascent(NamedTuple):
     Attributes:
         beta: their coefficients.
         old_potential: β₂·φ(a'_i) [n, i].
-        excess: u_i − c_i [T, n, i] before each step, on that step's actions.
-        cost: c_i [T, n, i] of those actions.
+        excess: u_i − c_i [2, n, i] before the first step and the last, on those steps' actions.
+        cost: c_i [2, n, i] of those actions.
     """
 
     beta: Potentials
@@ -106,7 +111,7 @@ class Ascent(NamedTuple):
     cost: Array
 
     def dual(self, step: int, strength: float) -> Array:
-        """Its value [n] before a step, on that step's actions."""
+        """Its value [n] before the first step, 0, or the last, -1, on that step's actions."""
         return smoothed_dual(self.excess[step] + self.cost[step], self.cost[step], strength)
 
 
@@ -146,13 +151,13 @@ def penalty(
 
     Args:
         features: φ.
-        beta: β₁ [n, f].
+        beta: β₁ [n, f'].
         old_potential: β₂·φ(a'_i) [n, i].
         new_action: a_i [n, i, d].
         old_action: a'_i [n, i, d].
         strength: γ.
     """
-    u = potential(beta, features(new_action)) + old_potential
+    u = potential(beta, features.filled(new_action)) + old_potential
     return smoothed_dual(u, squared_cost(new_action, old_action), strength)
 
 
@@ -178,51 +183,70 @@ def ascend(
         old_gram: `gram` of the old actions.
         smoothing: γ, T and the learning rate.
     """
-    steps, rows, count, _ = new_action.shape
-    size = beta.new.shape[1]
+    steps, rows, count, size = new_action.shape
     old_feature = features.filled(old_action)
-    beta = Potentials(*(jnp.pad(one, ((0, 0), (0, -size % LANES))) for one in beta))
     start = potential(beta.old, old_feature)
-    cost = squared_cost(new_action, old_action)
+    # pairs are laid out flat and features filled up: loops over ten would be slow
+    flat_action = new_action.reshape(steps, rows * count, size)
+    cost = squared_cost(flat_action, old_action.reshape(rows * count, size))
+    margin = start.reshape(-1) - cost
     number = jnp.arange(1, steps + 1)
     rate = (
         smoothing.learning_rate / jnp.sqrt(number if smoothing.decay else jnp.ones(steps)) / count
     )
-    # pairs are laid out flat and features filled up: loops over ten would be slow
-    flat_action = new_action.reshape(steps, rows * count, -1)
-    margin = (start - cost).reshape(steps, -1)
 
-    def step(carry: tuple[Array, Array], given: Any) -> tuple[tuple[Array, Array], Array]:
-        beta_new, along = carry
-        action, margin, rate = given
+    def shift(along: Array) -> Array:
+        """What the old potentials gain when β₂ moves along the features of the old actions."""
+        return jnp.einsum("nji,nj->ni", old_gram, along.reshape(rows, count))[:, :count]
+
+    def step(carry: tuple[Array, ...], given: Any) -> tuple[tuple[Array, ...], None]:
+        beta_new, along, first, _ = carry
+        action, margin, rate, number = given
         feature = features.filled(action).reshape(rows, count, -1)
-        moved = jnp.einsum("nji,nj->ni", old_gram, along.reshape(rows, count))[:, :count]
-        excess = potential(beta_new, feature).reshape(-1) + moved.reshape(-1) + margin
-        w = rate * (1.0 - _exponential(excess, smoothing.strength))
-        climbed = beta_new + jnp.einsum("nif,ni->nf", feature, w.reshape(rows, count))
-        return (climbed, along + w), excess
+        excess = potential(beta_new, feature).reshape(-1) + shift(along).reshape(-1) + margin
+        w = 1.0 - _exponential(excess, smoothing.strength)
+        # the rate comes last: XLA scales and adds faster than it adds alone
+        climbed = beta_new + rate * jnp.einsum("nif,ni->nf", feature, w.reshape(rows, count))
+        # two are carried on, as stacking up every step's would take longer than its exponential
+        return (climbed, along + rate * w, jnp.where(number == 1, excess, first), excess), None
 
-    first = beta.new, jnp.zeros_like(margin[0])
-    (beta_new, along), excess = jax.lax.scan(step, first, (flat_action, margin, rate))
-    excess, along = excess.reshape(cost.shape), along.reshape(rows, count)
-    beta_old = beta.old + jnp.einsum("nif,ni->nf", old_feature, along)
+    zero = jnp.zeros_like(margin[0])
+    each = flat_action, margin, rate, number
+    (beta_new, along, first, last), _ = jax.lax.scan(step, (beta.new, zero, zero, zero), each)
+    beta_old = beta.old + jnp.einsum("nif,ni->nf", old_feature, along.reshape(rows, count))
     return Ascent(
-        Potentials(beta_new[:, :size], beta_old[:, :size]),
-        potential(beta_old, old_feature),
-        excess,
-        cost,
+        Potentials(beta_new, beta_old),
+        start + shift(along),
+        jnp.stack([first, last]).reshape(2, rows, count),
+        jnp.stack([cost[0], cost[-1]]).reshape(2, rows, count),
     )
 
 
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
 def cosine_of_turns(turns: Array, scale: float = 1.0) -> Array:
     """Scaled cos(2πt) by a polynomial, ten times faster on the CPU than XLA's cosine.
 
     An even function of what is left of t after whole turns, |r| ≤ 1/2, so a polynomial in r².
     """
-    squared = (turns - jnp.round(turns)) ** 2
-    result = jnp.full_like(squared, scale * _COSINE[-1])
-    for coefficient in _COSINE[-2::-1]:
-        result = result * squared + scale * coefficient
+    return _polynomial([scale * x for x in _COSINE], (turns - jnp.round(turns)) ** 2)
+
+
+@cosine_of_turns.defjvp
+def _slope_of_cosine(
+    scale: float, given: tuple[Array], change: tuple[Array]
+) -> tuple[Array, Array]:
+    """By the chain rule, in one go: XLA would differentiate the polynomial term by term."""
+    (turns,), (moved,) = given, change
+    rest = turns - jnp.round(turns)
+    derivative = [2.0 * scale * k * x for k, x in enumerate(_COSINE)][1:]
+    return cosine_of_turns(turns, scale), rest * _polynomial(derivative, rest**2) * moved
+
+
+def _polynomial(coefficients: list[float], x: Array) -> Array:
+    """Lowest power first."""
+    result = jnp.full_like(x, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        result = result * x + coefficient
     return result
 
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
+from jax.flatten_util import ravel_pytree
 
 from . import natural_gradient as natural
 from .behaviour import Features
@@ -44,7 +45,9 @@ class Slopes(NamedTuple):
         loss: its value.
         outputs: of the networks.
         of_outputs: the loss's slope with respect to the outputs.
-        pull_back: slopes with respect to outputs, as slopes with respect to the parameters [p].
+        pull_back: slopes with respect to outputs, as slopes with respect to the parameters [p], in
+            an order of its own.
+        in_order: such slopes in the order that the optimiser and the parameters have.
         noise: of the sampled actions [n, i, d].
         weight: of each row.
     """
@@ -53,6 +56,7 @@ class Slopes(NamedTuple):
     outputs: Outputs
     of_outputs: Outputs
     pull_back: Callable[[Outputs], Array]
+    in_order: Callable[[Array], Array]
     noise: Array
     weight: Array
 
@@ -63,14 +67,13 @@ Direction = Callable[[Slopes, Memory, Draws, Array], tuple[Array, Memory, Terms]
 
 def gradient_direction(max_grad_norm: float) -> Direction:
     """BGPG: Adam on the gradient, clipped by its norm."""
-    clip = optax.clip_by_global_norm(max_grad_norm)
     optimiser = OPTIMISERS["adam"]()
 
     def direction(
         slopes: Slopes, memory: Memory, draws: Draws, learning_rate: Array
     ) -> tuple[Array, Memory, Terms]:
-        gradient = slopes.pull_back(slopes.of_outputs)
-        clipped, _ = clip.update(gradient, clip.init(gradient))
+        gradient = slopes.in_order(slopes.pull_back(slopes.of_outputs))
+        clipped = natural.shorten(gradient, max_grad_norm, "clip")
         change, moments = optimiser.update(clipped, memory.optimiser)
         terms = {"gradient_norm": natural.length_of(gradient)}
         return change, memory._replace(optimiser=moments), terms
@@ -98,18 +101,22 @@ def natural_direction(
         width = natural.bandwidth(basis, embedding, slopes.weight, kernel_bandwidth)
         mixed = natural.mixed_derivatives(basis, coordinate, embedding, width)
         of_means = slope_in_outputs(mixed * slopes.weight[:, None], slopes.noise)
+        # whitened before they are pulled back, as there are far fewer outputs than parameters
+        _, unravel = ravel_pytree(slopes.of_outputs)
+        flat = jax.vmap(lambda one: ravel_pytree(one)[0])(of_means)
+        whitened = natural.whiten(natural.gram(mixed, slopes.weight), flat, singular_tolerance)
+        of_means = jax.vmap(unravel)(whitened.slope)
         stacked = jax.tree.map(
             lambda one, many: jnp.concatenate([one[None], many]), slopes.of_outputs, of_means
         )
         pulled = jax.vmap(slopes.pull_back)(stacked)
-        gradient, slope_mp = pulled[0], pulled[1:]
-        whitened = natural.whiten(natural.gram(mixed, slopes.weight), slope_mp, singular_tolerance)
+        gradient, whitened = pulled[0], whitened._replace(slope=pulled[1:])
         damping = natural.adapt(memory.damping, slopes.loss, damping_rule)
         found = natural.natural_gradient(whitened, gradient, damping.value)
         chosen, agrees = natural.uphill(found, gradient)
         shortened = natural.shorten(chosen, max_grad_norm, norm_rule)
         damping = natural.remember(damping, slopes.loss, learning_rate * (gradient @ shortened))
-        change, moments = transform.update(shortened, memory.optimiser)
+        change, moments = transform.update(slopes.in_order(shortened), memory.optimiser)
         terms = {
             "gradient_norm": natural.length_of(gradient),
             "natural_norm": natural.length_of(chosen),

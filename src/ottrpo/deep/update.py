@@ -72,7 +72,7 @@ def minibatches(
 Step = Callable[..., tuple[Any, Batch]]
 
 
-def over_minibatches(step: Step) -> Callable[..., tuple[Any, Batch]]:
+def over_minibatches(step: Step, **compile_options: Any) -> Callable[..., tuple[Any, Batch]]:
     """``step`` repeated over the minibatches of a rollout, as one compiled loop.
 
     The loop takes what is carried on, a batch of arrays with rows first, the row numbers of each
@@ -80,10 +80,9 @@ def over_minibatches(step: Step) -> Callable[..., tuple[Any, Batch]]:
     returns what was carried on and the mean of each term over all minibatches.
 
     XLA's convolutions on the CPU are ten times slower inside a compiled loop than outside, so
-    batches with images are looped over in Python.
+    batches with images are looped over in Python. Either way ``compile_options`` go to JAX's jit.
     """
 
-    @eqx.filter_jit
     def scan(
         state: Any, batch: Batch, index: Array, each: tuple[Any, ...], *shared: Any
     ) -> tuple[Any, Batch]:
@@ -97,13 +96,13 @@ def over_minibatches(step: Step) -> Callable[..., tuple[Any, Batch]]:
         changing, terms = jax.lax.scan(body, changing, (index, each))
         return eqx.combine(changing, fixed), jax.tree.map(jnp.mean, terms)
 
-    compiled = eqx.filter_jit(step)
+    compiled, compiled_scan = (eqx.filter_jit(f, **compile_options) for f in (step, scan))
 
     def loop(
         state: Any, batch: Batch, index: Array, each: tuple[Any, ...], *shared: Any
     ) -> tuple[Any, Batch]:
         if not batch["images"]:
-            return scan(state, batch, index, each, *shared)
+            return compiled_scan(state, batch, index, each, *shared)
         collected = []
         for i, picked in enumerate(index):
             rows = jax.tree.map(lambda array, picked=picked: array[picked], batch)
