@@ -21,8 +21,8 @@ from matplotlib.transforms import ScaledTranslation
 
 from ottrpo.core.checks import Floats
 from ottrpo.envs import catalogue
+from ottrpo.experiments import published
 from ottrpo.experiments.published import Published
-from ottrpo.experiments.registry import agents
 
 from .results import CellResult
 from .statistics import Profile
@@ -197,7 +197,8 @@ def line_styles(drawn: Sequence[str]) -> list[tuple[str, str]]:
     """
     if len(set(drawn)) == 1:
         return [_nth_style(i) for i in range(len(drawn))]
-    known = dict.fromkeys([*(entry.name for entry in agents()), *drawn])
+    compared = [row["algorithm"] for row in published.table("tab_trained_scores")]
+    known = dict.fromkeys([*compared, *drawn])
     colour = {agent: PALETTE[i % len(PALETTE)] for i, agent in enumerate(known)}
     return [
         (colour[agent], STYLES[drawn[:i].count(agent) % len(STYLES)])
