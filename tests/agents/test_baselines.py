@@ -350,13 +350,15 @@ ZOO = {
     ("a2c", "Swimmer-v5"): BOTH | {"gamma": 0.9999},
     ("a2c", "HalfCheetah-v5"): BOTH,
 }
+# where what the zoo has found leaves seeds behind on the installed version
+OURS = {("trpo", "Swimmer-v5"): {"gae_lambda": 0.99}}
 
 
 @pytest.mark.parametrize(("name", "environment"), list(ZOO))
-def test_tuned_is_what_the_zoo_has_found(name, environment):
+def test_tuned_is_what_the_zoo_has_found_but_for_one_trace(name, environment):
     for config in ("tuned", "default"):
         spec = plan_run(environment, agent=name, config=config)
-        assert spec.settings == ZOO[name, environment]
+        assert spec.settings == ZOO[name, environment] | OURS.get((name, environment), {})
         assert spec.steps == (150_000 if environment.startswith("Mountain") else 1_000_000)
     build_agent(plan_run(environment, agent=name, config="tuned"))
 
