@@ -351,16 +351,24 @@ ZOO = {
     ("a2c", "HalfCheetah-v5"): BOTH,
 }
 # where what the zoo has found leaves seeds behind on the installed version
-OURS = {("trpo", "Swimmer-v5"): {"gae_lambda": 0.99}}
+OURS = {
+    ("trpo", "Swimmer-v5"): ZOO["trpo", "Swimmer-v5"] | {"gae_lambda": 0.99},
+    ("ppo", "Hopper-v5"): BOTH
+    | {"n_envs": 4, "n_steps": 512, "learning_rate": {"start": 3e-4, "end": 0.0}},
+}
 
 
 @pytest.mark.parametrize(("name", "environment"), list(ZOO))
-def test_tuned_is_what_the_zoo_has_found_but_for_one_trace(name, environment):
+def test_tuned_is_what_the_zoo_has_found_but_for_two(name, environment):
     for config in ("tuned", "default"):
         spec = plan_run(environment, agent=name, config=config)
-        assert spec.settings == ZOO[name, environment] | OURS.get((name, environment), {})
+        assert spec.settings == (ZOO | OURS)[name, environment]
         assert spec.steps == (150_000 if environment.startswith("Mountain") else 1_000_000)
     build_agent(plan_run(environment, agent=name, config="tuned"))
+
+
+def test_the_zoo_s_settings_for_ppo_on_hopper_are_kept():
+    assert plan_run("Hopper-v5", agent="ppo", config="rl-zoo").settings == ZOO["ppo", "Hopper-v5"]
 
 
 @pytest.mark.parametrize("name", ["trpo", "ppo", "a2c"])
