@@ -92,6 +92,12 @@ def test_list_shows_agents_with_their_configurations(counting, capsys):
     assert "    --config default  for tests\n" in told
 
 
+def test_every_agent_has_the_three_configurations_that_one_asks_for(capsys):
+    assert main(["list", "--json"]) == 0
+    for agent in json.loads(capsys.readouterr().out)["agents"].values():
+        assert {"default", "paper", "tuned"} <= set(agent["configurations"])
+
+
 def test_doctor_finds_this_installation_well(capsys):
     assert main(["doctor", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
