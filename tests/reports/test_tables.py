@@ -49,7 +49,22 @@ def test_a_page_says_which_runs_are_missing(tmp_path):
         "none": cell("HalfCheetah-v5", planned_seeds=3, trained_steps=None),
     }
     write_study(tmp_path / "control", cells, score=3000.0)
-    lines = markdown_table(read_study(tmp_path / "control").cells).splitlines()[2:]
-    seeds = [line.split(" | ")[5] for line in lines]
-    assert seeds == ["10", "10 of 12", "0 of 3"]
-    assert "no finished run" in lines[2]
+    *rows, empty, last = markdown_table(read_study(tmp_path / "control").cells).splitlines()[2:]
+    assert [row.split(" | ")[5] for row in rows] == ["10", "10 of 12"]
+    assert (empty, last) == ("", "No finished run yet: ottrpo, default (HalfCheetah-v5).")
+
+
+def test_a_page_has_the_rows_of_an_environment_together(tmp_path):
+    cells = {
+        f"{environment}{config}": cell(environment, config=config)
+        for config in ("tuned", "paper")
+        for environment in ("Hopper-v5", "Ant-v5")
+    }
+    write_study(tmp_path / "control", cells, score=3000.0)
+    rows = markdown_table(read_study(tmp_path / "control").cells).splitlines()[2:]
+    assert [row.split(" | ")[:2] for row in rows] == [
+        ["| Hopper-v5", "ottrpo, tuned"],
+        ["| Hopper-v5", "ottrpo, paper"],
+        ["| Ant-v5", "ottrpo, tuned"],
+        ["| Ant-v5", "ottrpo, paper"],
+    ]

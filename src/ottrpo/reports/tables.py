@@ -112,21 +112,32 @@ def violation_share(cell: CellResult) -> str:
 def markdown_table(cells: Sequence[CellResult]) -> str:
     """Cells for a page: mean and spread over seeds, deterministic and sampled side by side.
 
-    The verdict is that of the deterministic actions where they were evaluated.
+    The verdict is that of the deterministic actions where they were evaluated. Rows of one
+    environment stand together; cells without a finished run are named below the table.
     """
     head = (
         "environment | settings | deterministic | sampled | lowest seed | seeds | paper | verdict"
     )
     lines = [f"| {head} |", "|---" * 8 + "|"]
-    lines += [f"| {' | '.join(_markdown_row(cell))} |" for cell in cells]
+    missing: dict[str, list[str]] = {}
+    environments = [cell.environment for cell in cells]
+    for cell in sorted(cells, key=lambda cell: environments.index(cell.environment)):
+        scores = cell_scores(cell)
+        if scores:
+            lines.append(f"| {' | '.join(_markdown_row(cell, scores))} |")
+        else:
+            missing.setdefault(_who(cell), []).append(cell.environment)
+    if missing:
+        named = "; ".join(f"{who} ({', '.join(where)})" for who, where in missing.items())
+        lines += ["", f"{MISSING.capitalize()} yet: {named}."]
     return "\n".join(lines) + "\n"
 
 
-def _markdown_row(cell: CellResult) -> list[str]:
-    who = [cell.environment, f"{cell.agent}, {cell.title}"]
-    scores = cell_scores(cell)
-    if not scores:
-        return [*who, MISSING, "-", "-", f"0 of {cell.planned}", "-", "-"]
+def _who(cell: CellResult) -> str:
+    return f"{cell.agent}, {cell.title}"
+
+
+def _markdown_row(cell: CellResult, scores: Sequence[CellScore]) -> list[str]:
     first = scores[0]
     shown = {score.deterministic: with_spread(score.mean, score.std_seeds) for score in scores}
     verdict = judge(
@@ -137,7 +148,8 @@ def _markdown_row(cell: CellResult) -> list[str]:
     )
     printed = ["-", "-"] if first.paper is None else [f"{first.paper:,.0f}", verdict.word]
     ways = [shown.get(deterministic, "-") for deterministic in (True, False)]
-    return [*who, *ways, number(first.lowest), _seeds(first, cell), *printed]
+    lowest = number(first.lowest)
+    return [cell.environment, _who(cell), *ways, lowest, _seeds(first, cell), *printed]
 
 
 def _seeds(score: CellScore, cell: CellResult) -> str:
