@@ -33,7 +33,7 @@ from .sections import (
     Scores,
     baseline_table,
     cell_table,
-    claim_table,
+    claim_tables,
     headline_table,
     mapping_table,
     score_table,
@@ -149,8 +149,7 @@ def _exhibit(
         tables += settings_tables(exhibit, chosen)
     elif exhibit.table == "cells":
         tables.append(cell_table(chosen, scores))
-    if exhibit.claims:
-        tables.append(claim_table(exhibit.claims, cells))
+    tables += claim_tables(exhibit.claims, cells)
     return Section(
         anchor=exhibit.label.replace(":", "-"),
         title=exhibit.title,

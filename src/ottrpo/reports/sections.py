@@ -146,7 +146,7 @@ def violation_table(exhibit: Exhibit, cells: Sequence[CellResult], audits: Audit
                 share(audit.violations, audit.audited) if audit else DASH,
                 share(audit.pot_violations, audit.pot_checked) if audit else DASH,
                 optional(percent, "{:.0f} %"),
-                word(_judge_share(cell, percent)),
+                DASH if percent is None else word(_judge_share(cell, percent)),
             ]
         )
     names = (
@@ -171,23 +171,21 @@ def settings_tables(exhibit: Exhibit, cells: Sequence[CellResult]) -> list[Table
     return tables
 
 
-def claim_table(claims: Iterable[Claim], cells: Sequence[CellResult]) -> Table:
-    """What the text says, and whether our runs say so too."""
-    rows = []
+def claim_tables(claims: Iterable[Claim], cells: Sequence[CellResult]) -> list[Table]:
+    """For each thing that the text says: whether our runs say so too."""
+    names = columns("environment | above | below | statistic | difference (95 %) | verdict")
+    nothing = [*[DASH] * 5, word(Verdict(word=NOT_COMPARABLE, why=MISSING))]
+    tables = []
     for claim in claims:
-        said = Entry(claim.text, kind="wide")
         times = f", {claim.factor:g} times" if claim.factor != 1 else ""
-        pairs = claim.pairs(cells)
-        for above, below in pairs:
+        rows = []
+        for above, below in claim.pairs(cells):
             verdict = judge_claim(claim, above, below)
             who = (above.environment, _name(above, below), _name(below, above) + times)
             compared = [Entry(x) for x in (*who, claim.statistic)]
-            rows.append([said, *compared, difference(verdict), word(verdict)])
-        if not pairs:
-            nothing = word(Verdict(word=NOT_COMPARABLE, why=MISSING))
-            rows.append([said, *[DASH] * 5, nothing])
-    names = "claim | environment | above | below | statistic | difference (95 %) | verdict"
-    return Table(columns(names), rows)
+            rows.append([*compared, difference(verdict), word(verdict)])
+        tables.append(Table(names, rows or [nothing], caption=f"Claim: {claim.text}"))
+    return tables
 
 
 def mapping_table() -> Table:
@@ -300,10 +298,10 @@ def _seconds_per_step(cell: CellResult) -> float:
     return median(max(run.train_seconds, SHORTEST) / run.steps for run in cell.runs)
 
 
-def _judge_share(cell: CellResult, percent: float | None) -> Verdict:
+def _judge_share(cell: CellResult, percent: float) -> Verdict:
     """Violations are no merit: fewer is better."""
     shares = [-100 * run.violations / run.updates for run in cell.runs if run.updates]
-    return judge(shares, None if percent is None else Published(-percent, 0.0))
+    return judge(shares, Published(-percent, 0.0))
 
 
 def _parameters(
