@@ -5,6 +5,7 @@ import pytest
 from ottrpo.experiments.published import Published
 from ottrpo.reports.exhibits import Claim
 from ottrpo.reports.results import read_study
+from ottrpo.reports.sections import claim_tables
 from ottrpo.reports.verdicts import judge, judge_claim
 
 from .synthetic import cell, write_study
@@ -82,3 +83,16 @@ def test_a_claim_needs_runs_and_seeds(tmp_path):
     claim = Claim(text="better", above={}, below={})
     assert judge_claim(claim, a, none).why == "no finished run"
     assert judge_claim(claim, a, b).why == "2 of the 3 seeds that a verdict takes"
+
+
+def test_each_claim_has_a_table_and_says_where_runs_are_missing(tmp_path):
+    cells = [cell(agent="ottrpo"), cell(agent="trpo")]
+    study = read_study(write_study(tmp_path / "s", cells, score=[1000.0, 500.0]))
+    sides = {"above": {"agent": "ottrpo"}, "below": {"agent": "trpo"}}
+    held = Claim(text="it is better", **sides)
+    nobody = Claim(text="a stranger is worse", above=sides["above"], below={"agent": "wnpg"})
+    first, second = claim_tables([held, nobody], study.cells)
+    assert [first.caption, second.caption] == ["Claim: it is better", "Claim: a stranger is worse"]
+    ((*_, verdict),), ((*_, missing),) = first.rows, second.rows
+    assert verdict.text == "reproduced"
+    assert missing.text == "not comparable: no finished run"
