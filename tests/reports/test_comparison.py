@@ -72,6 +72,16 @@ def test_cells_by_name_and_by_configuration(results, capsys):
     }
 
 
+def test_cells_by_their_files(results, capsys):
+    cell_names = ("Hopper-v5__ottrpo__tuned", "Hopper-v5__ottrpo__default")
+    files = [results / "control" / f"{name}.csv" for name in cell_names]
+    # where the results are is told by the files
+    code, out, _ = told_by(capsys, *files, "--results", results / "elsewhere", "--json")
+    by_name = told_by(capsys, "control:tuned", files[1], "--results", results, "--json")[1]
+    assert code == 0
+    assert json.loads(out)["environments"] == json.loads(by_name)["environments"]
+
+
 def test_agents_over_all_environments_that_both_have(results, capsys):
     code, out, _ = told_by(capsys, "ottrpo", "trpo", "--results", results)
     assert code == 0
@@ -160,6 +170,8 @@ MISTAKES = {
     "two configurations": ("{tmp}/mixed", "ottrpo", "holds runs of 2 configurations on Hopper-v5"),
     "a seed twice": ("{tmp}/twice", "ottrpo", "two runs of seed 0 on Hopper-v5"),
     "another way to act": ("{tmp}/short", "{tmp}/mode", "evaluated in different ways"),
+    "a table of something else": ("{tmp}/x.csv", "ottrpo", "there is no manifest beside it"),
+    "a file of no cell": ("{tmp}/results/control/x.csv", "ottrpo", "holds no cell of control"),
     "a file that is no agent": ("{tmp}/file.zip", "ottrpo", "file.zip"),
 }
 
@@ -168,6 +180,8 @@ MISTAKES = {
 def test_mistakes_get_one_line(results, tmp_path, capsys, mistake):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file.zip").write_bytes(b"")
+    for place in (tmp_path, results / "control"):
+        (place / "x.csv").write_text("a,b\n")
     make_run(tmp_path / "short", 0, 1.0, last=500)
     make_run(tmp_path / "mixed" / "1", 0, 1.0)
     make_run(tmp_path / "mixed" / "2", 1, 1.0, radius=0.3)

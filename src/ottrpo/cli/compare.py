@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 class Compare:
     """Compare two runs, directories of runs, cells of studies, or agents.
 
-    Each side is a run's directory, a directory of runs (one per seed), STUDY:CELL of the results,
-    AGENT or AGENT/CONFIGURATION over all results, or a file that an agent was saved to. Scores are
-    means over the evaluations of the last tenth of training, or over fresh episodes of a saved
-    agent; seeds are the unit.
+    Each side is a run's directory, a directory of runs (one per seed), STUDY:CELL of the results
+    or the cell's CSV file, AGENT or AGENT/CONFIGURATION over all results, or a file that an agent
+    was saved to. Scores are means over the evaluations of the last tenth of training, or over
+    fresh episodes of a saved agent; seeds are the unit.
     """
 
     a: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="A")]
@@ -69,7 +69,7 @@ class Compare:
         from ottrpo.reports.sides import find_side, side_of_returns
 
         path = Path(text)
-        if not path.is_file():
+        if not path.is_file() or path.suffix == ".csv":
             return find_side(text, self.results)
         from ottrpo.experiments.trained import load_trained
 

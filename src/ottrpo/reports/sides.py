@@ -4,6 +4,7 @@ A side is one of
 
     runs/...            a run's directory, or a directory of such directories
     control:tuned       results: a study and a cell of it, by its name or its configuration
+    results/.../x.csv   the same cell by its file
     trpo, trpo/tuned    an agent in all results, with one of its configurations
 """
 
@@ -67,6 +68,8 @@ def find_side(text: str, results: Path) -> Side:
     path = Path(text)
     if path.is_dir():
         return _from_runs(text, path)
+    if path.is_file():
+        return _from_cell_file(text, path.resolve())
     if ":" in text:
         return _from_results(text, results)
     return _from_agent(text, results)
@@ -149,6 +152,17 @@ def _from_results(text: str, results: Path) -> Side:
     ]
     names = [cell.name for cell in cells]
     require(bool(chosen), f"{study} has no cell {wanted!r}; {_hint(wanted, names)}")
+    return _side(text, chosen)
+
+
+def _from_cell_file(text: str, path: Path) -> Side:
+    study = path.parent
+    require(
+        study.name in study_names(study.parent),
+        f"{text} is no results of ours: there is no manifest beside it",
+    )
+    chosen = [cell for cell in read_study(study).cells if cell.name == path.stem]
+    require(bool(chosen), f"{text} holds no cell of {study.name}")
     return _side(text, chosen)
 
 
