@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from ottrpo.reports.results import read_study
-from ottrpo.reports.tables import markdown_table, terminal_table
+from ottrpo.reports.tables import markdown_speeds, markdown_table, terminal_table
 
 from .synthetic import cell, write_study
 
@@ -67,4 +67,21 @@ def test_a_page_has_the_rows_of_an_environment_together(tmp_path):
         ["| Hopper-v5", "ottrpo, paper"],
         ["| Ant-v5", "ottrpo, tuned"],
         ["| Ant-v5", "ottrpo, paper"],
+    ]
+
+
+def test_a_page_has_the_speeds_of_an_agent_side_by_side(tmp_path):
+    cells = {
+        "a": cell("Hopper-v5", trained_steps=61_000),
+        "b": cell("Ant-v5", trained_steps=122_000),
+        "c": cell("Hopper-v5", agent="trpo", config="tuned", trained_steps=6_100),
+        "d": cell("Ant-v5", agent="trpo", config="tuned", trained_steps=None),
+    }
+    # the runs take 60, 61 and 62 seconds
+    write_study(tmp_path / "training-time", cells, seeds=3)
+    assert markdown_speeds(read_study(tmp_path / "training-time").cells).splitlines() == [
+        "| settings | Hopper-v5 | Ant-v5 |",
+        "| --- | --- | --- |",
+        "| ottrpo, default | 1,000 | 2,000 |",
+        "| trpo, tuned | 100 | - |",
     ]

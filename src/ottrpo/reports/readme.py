@@ -9,7 +9,7 @@ from pathlib import Path
 from ottrpo.core.checks import require
 
 from .results import read_study
-from .tables import markdown_table
+from .tables import markdown_speeds, markdown_table
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 # study -> what is said above its table
@@ -22,15 +22,22 @@ STUDIES = {
     "baselines-finite": "The other methods on finite problems "
     "(`ottrpo reproduce baselines-finite`):",
 }
+TIMED = "training-time"
 
 
 def results_section(results: Path) -> str:
-    """The tables of the studies that have results."""
+    """The tables of the studies that have results: scores, and at the end speeds."""
     parts = [
         f"{text}\n\n{markdown_table(read_study(results / study).cells)}"
         for study, text in STUDIES.items()
         if (results / study / "manifest.json").exists()
     ]
+    if (results / TIMED / "manifest.json").exists():
+        parts.append(
+            "Steps of training per second, one run at a time on one machine "
+            f"(`ottrpo reproduce {TIMED}`):\n\n"
+            f"{markdown_speeds(read_study(results / TIMED).cells)}"
+        )
     return "\n".join(parts)
 
 

@@ -12,7 +12,7 @@ from .entries import ABSENT, DASH, Entry, Table, columns, difference, optional, 
 from .exhibits import Claim, Exhibit, setting
 from .results import CellResult
 from .scores import CellScore
-from .tables import MISSING, number, violations, with_spread
+from .tables import MISSING, number, seconds_per_step, violations, with_spread
 from .tabular import CellAudit
 from .verdicts import NOT_COMPARABLE, Verdict, judge, judge_claim
 
@@ -21,7 +21,6 @@ Audits = Mapping[tuple[str, str], CellAudit]
 _WHO = "environment | agent | configuration | actions | seeds | steps"
 _OURS = "mean | ± seeds | ± time | IQM (95 %)"
 _NO_NUMBERS = (DASH, ABSENT, DASH, DASH, DASH)
-SHORTEST = 0.05  # seconds; a run of a few milliseconds is told as 0.0
 
 
 def score_table(
@@ -114,7 +113,7 @@ def time_table(exhibit: Exhibit, cells: Sequence[CellResult]) -> Table:
     for (environment, agent), held in ours.items():
         value, base = theirs.get((environment, agent)), theirs.get((environment, "trpo"))
         ratio = None if value is None or base is None else value.score / base.score
-        trpo = [_seconds_per_step(cell) for cell in ours.get((environment, "trpo"), ())]
+        trpo = [seconds_per_step(cell) for cell in ours.get((environment, "trpo"), ())]
         times = [_time(cell, min(trpo, default=None)) for cell in held]
         rows += [
             [Entry(environment), Entry(agent), *time, printed(value), optional(ratio, "{:.2f}")]
@@ -283,7 +282,7 @@ def _mean(scores: Sequence[CellScore]) -> Entry:
 
 def _time(cell: CellResult, trpo: float | None) -> list[Entry]:
     seconds = median(run.train_seconds for run in cell.runs)
-    steps, per_step = cell.runs[0].steps, _seconds_per_step(cell)
+    steps, per_step = cell.runs[0].steps, seconds_per_step(cell)
     return [
         Entry(cell.title),
         Entry(str(len(cell.runs)), len(cell.runs)),
@@ -292,10 +291,6 @@ def _time(cell: CellResult, trpo: float | None) -> list[Entry]:
         Entry(f"{1 / per_step:,.0f}", 1 / per_step),
         optional(None if trpo is None else per_step / trpo, "{:.2f}"),
     ]
-
-
-def _seconds_per_step(cell: CellResult) -> float:
-    return median(max(run.train_seconds, SHORTEST) / run.steps for run in cell.runs)
 
 
 def _judge_share(cell: CellResult, percent: float) -> Verdict:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from .exhibits import read_plan
@@ -18,6 +19,7 @@ _NAMES = ("environment", "agent", "configuration", "actions")
 _COLUMNS = ("mean", "± seeds", "± time", "IQM", "95 %", "lowest", "seeds", "over ε", "paper")
 # What a narrow terminal does without, first things first.
 _SPARED = ("± time", "lowest", "over ε", "95 %", "IQM", "± seeds")
+SHORTEST = 0.05  # seconds; a run of a few milliseconds is told as 0.0
 
 
 def as_data(study: StudyResult, *, sampled: bool = False) -> dict[str, Any]:
@@ -107,6 +109,23 @@ def violation_share(cell: CellResult) -> str:
     """The share of updates over the radius; a dash for agents without one."""
     over, updates = violations(cell)
     return f"{100 * over / updates:.1f} %" if updates and cell.has_region else "-"
+
+
+def seconds_per_step(cell: CellResult) -> float:
+    """What a step of training took, the median over runs."""
+    return median(max(run.train_seconds, SHORTEST) / run.steps for run in cell.runs)
+
+
+def markdown_speeds(cells: Sequence[CellResult]) -> str:
+    """Steps of training per second for a page: a row per agent, a column per environment."""
+    environments = list(dict.fromkeys(cell.environment for cell in cells))
+    speeds: dict[str, dict[str, str]] = {}
+    for cell in cells:
+        shown = f"{1 / seconds_per_step(cell):,.0f}" if cell.runs else "-"
+        speeds.setdefault(_who(cell), {})[cell.environment] = shown
+    rows = [[who, *(row.get(e, "-") for e in environments)] for who, row in speeds.items()]
+    lines = [["settings", *environments], ["---"] * (1 + len(environments)), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def markdown_table(cells: Sequence[CellResult]) -> str:
