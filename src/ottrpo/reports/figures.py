@@ -154,7 +154,9 @@ def _draw(axes: Any, panel: Panel, points: int | None = None) -> None:
         lowest = min(lowest, float(mean_t.min(initial=np.inf)))
         highest = max(highest, float(high_t.max(initial=-np.inf)))
     if panel.paper is not None:
-        axes.axhline(panel.paper.score, linestyle="--", color=FAINT, linewidth=1, label="paper")
+        axes.axhline(
+            panel.paper.score, linestyle="--", color=FAINT, linewidth=1, label="printed score"
+        )
     if panel.best is not None:
         axes.axhline(panel.best, linestyle=":", color=FAINT, linewidth=1)
     if lowest < -100:  # returns run from minus thousands to a handful: show both ends
