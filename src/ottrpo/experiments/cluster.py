@@ -13,9 +13,9 @@ import select
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -138,7 +138,7 @@ def pack(job: Job) -> bytes:
     what they say.
     """
     content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as archive:
+    with zipfile.ZipFile(content, "w") as archive:
         files = sorted(path for path in job.path.rglob("*") if path.is_file())
         for path in sorted(files, key=lambda path: CHECKPOINTS not in path.parts):
             if path.name != LOCK_NAME and not path.name.endswith(".draft"):
@@ -152,8 +152,8 @@ def unpack(state: bytes, job: Job) -> None:
     incoming = job.path.with_name(f".{job.path.name}.incoming")
     shutil.rmtree(incoming, ignore_errors=True)
     incoming.mkdir(parents=True)
-    with tarfile.open(fileobj=io.BytesIO(state)) as archive:
-        archive.extractall(incoming, filter="data")
+    with zipfile.ZipFile(io.BytesIO(state)) as archive:
+        archive.extractall(incoming)
     if (incoming / "log").is_file():
         (incoming / "log").replace(job.log)
     if (incoming / "run").is_dir():
@@ -162,15 +162,12 @@ def unpack(state: bytes, job: Job) -> None:
     shutil.rmtree(incoming)
 
 
-def _add(archive: tarfile.TarFile, path: Path, name: str, tail: int | None = None) -> None:
+def _add(archive: zipfile.ZipFile, path: Path, name: str, tail: int | None = None) -> None:
     try:
-        content, written = path.read_bytes(), path.stat().st_mtime
+        content = path.read_bytes()
     except FileNotFoundError:  # an old checkpoint, removed since it was listed
         return
-    content = content if tail is None else content[-tail:]
-    info = tarfile.TarInfo(name)
-    info.size, info.mtime = len(content), int(written)
-    archive.addfile(info, io.BytesIO(content))
+    archive.writestr(name, content if tail is None else content[-tail:])
 
 
 def _watch(worker: Worker, keeper: Any, time_limit: float) -> str | None:
