@@ -11,7 +11,7 @@ from ottrpo.experiments.estimate import estimate
 from ottrpo.experiments.grid import Cell, Study
 from ottrpo.experiments.jobs import jobs_of, last_records
 from ottrpo.experiments.run import build_agent, manifest, train
-from ottrpo.experiments.store import RunDirectory
+from ottrpo.experiments.store import AGENT, RunDirectory
 
 
 @pytest.fixture
@@ -117,3 +117,25 @@ def test_the_estimate_says_where_its_speeds_come_from(jobs, tmp_path, monkeypatc
     finish(jobs[0])
     here = estimate(jobs, jobs[1:], results=[folder.parent], workers=2, say=print)
     assert here.sources == {estimates.HERE: 1, estimates.LIKE: 1}
+
+
+def test_what_a_trial_does_once_is_not_counted_for_every_step(jobs, tmp_path, monkeypatch):
+    updates = [(4_000, 10.0), (10_000, 10.6)]  # 0.1 ms a step, after 9.6 s of compiling
+    evaluations = [2.0, 2.1, 2.2]  # two episodes each: 0.05 s an episode, after 1.9 s of compiling
+
+    def run_jobs(trials, **_):
+        for trial in trials:
+            directory = RunDirectory.create(trial.path, manifest(trial.spec))
+            for timestep, seconds in updates:
+                directory.log_metrics({"timestep": timestep, "train_seconds": seconds})
+            for seconds in evaluations:
+                directory.log_evaluation({"train_seconds": 10.6, "wall_seconds": 10.6 + seconds})
+            (trial.path / f"{AGENT}.zip").touch()
+
+    monkeypatch.setattr(estimates, "WORTH_A_TRIAL", 0)
+    monkeypatch.setattr(estimates, "may_fork", lambda: True)
+    monkeypatch.setattr(estimates, "run_jobs", run_jobs)
+    told = estimate(jobs, jobs, results=[tmp_path], workers=len(jobs), say=print)
+    assert told.sources == {estimates.TRIED: 2}
+    longest, episodes = max(job.spec.steps for job in jobs), 10 * 100
+    assert told.seconds == pytest.approx(9.6 + 1.9 + longest * 1e-4 + episodes * 0.05)

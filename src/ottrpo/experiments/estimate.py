@@ -18,10 +18,14 @@ from .local import run_jobs
 from .pace import guessed_seconds
 from .protocol import protocol_named
 from .results import RUNS
+from .store import RunDirectory
 
-# A trial is a run of this length. Runs that together are not many times longer are not worth one:
-# it costs as much as a process takes to start, and what it tells is how to wait for a few minutes.
+# A trial is a run of this length, or of a hundredth of the run if that is more: an agent whose
+# updates are far apart must make two of them, or what is done once would count for every step. Runs
+# that together are not many times longer are not worth a trial: it costs as much as a process takes
+# to start, and what it tells is how to wait for a few minutes.
 TRIAL_STEPS = 10_000
+TRIAL_SHARE = 100
 WORTH_A_TRIAL = 200
 TRIAL_TIME_LIMIT = 300.0
 # What a new process takes before its run begins: loading JAX, torch and the environment, on one
@@ -39,10 +43,14 @@ HERE, KEPT, LIKE, TRIED, GUESSED = (
 @final
 @dataclass(frozen=True)
 class Speed:
-    """Seconds per step of a run, evaluations included, and where the figure comes from."""
+    """Seconds per step of a run, evaluations included, and where the figure comes from.
+
+    What a run does once, such as compiling, is in ``start_seconds`` where it could be told apart.
+    """
 
     seconds_per_step: float
     source: str
+    start_seconds: float = 0.0
 
 
 @final
@@ -64,7 +72,7 @@ class Estimate:
         known = ", ".join(f"{count} from {source}" for source, count in self.sources.items())
         if self.seconds is None:
             return "no estimate: nothing is known of these agents; a trial would not be worth it"
-        left = f"; {self.unknown} cells were never measured" if self.unknown else ""
+        left = f"; never measured: {self.unknown}" if self.unknown else ""
         return f"about {in_words(self.seconds)} (speed of {known}{left})"
 
 
@@ -115,10 +123,11 @@ def _total(jobs: Iterable[Job], speeds: Mapping[str, Speed], workers: int) -> fl
     free = [0.0] * workers
     forks = may_fork()
     for job in jobs:
+        speed = speeds[job.cell.name]
         start = 0.0 if job.cell.audit or forks else START_SECONDS
         free.sort()
         steps = job.spec.steps - job.progress().timestep
-        free[0] += start + steps * speeds[job.cell.name].seconds_per_step
+        free[0] += start + speed.start_seconds + steps * speed.seconds_per_step
     return max(free)
 
 
@@ -167,7 +176,7 @@ def _trials(jobs: Sequence[Job], workers: int, say: Callable[[str], None]) -> di
     }
     if not families:
         return {}
-    say(f"trying {len(families)} short runs to measure their speed")
+    say(f"trying {len(families)} short run{'s' * (len(families) > 1)} to measure their speed")
     speeds: dict[str, Speed] = {}
     with tempfile.TemporaryDirectory(prefix="ottrpo-trial-") as folder:
         trials = {}
@@ -181,9 +190,9 @@ def _trials(jobs: Sequence[Job], workers: int, say: Callable[[str], None]) -> di
             board=_Silent(),
         )
         for family, members in families.items():
-            seconds = _seconds_per_step(trials[family], members[0])
-            if seconds is not None:
-                speeds |= {job.cell.name: Speed(seconds, TRIED) for job in members}
+            speed = _speed(trials[family], members[0])
+            if speed is not None:
+                speeds |= {job.cell.name: speed for job in members}
     return speeds
 
 
@@ -199,18 +208,35 @@ def _guesses(jobs: Iterable[Job]) -> dict[str, Speed]:
 def _trial(job: Job, folder: Path) -> Job:
     finite = job.spec.protocol.deterministic == (False,)
     quick = protocol_named("quick", finite=finite)
-    spec = replace(job.spec, steps=TRIAL_STEPS, protocol=quick)
+    steps = max(TRIAL_STEPS, job.spec.steps // TRIAL_SHARE)
+    spec = replace(job.spec, steps=steps, protocol=quick)
     return Job(cell=job.cell, spec=spec, path=folder / job.cell.name / "seed0")
 
 
-def _seconds_per_step(trial: Job, job: Job) -> float | None:
+def _speed(trial: Job, job: Job) -> Speed | None:
+    """What ``job`` will take, from a trial; its first update and evaluation also compile."""
     if trial.state() != "finished":
         return None
-    progress = trial.progress()
-    evaluating = max(0.0, progress.wall_seconds - progress.train_seconds)
-    episodes = _episodes(job) / _episodes(trial)
-    train = progress.train_seconds / max(1, progress.timestep)
-    return train + evaluating * episodes / job.spec.steps
+    directory = RunDirectory.open(trial.path)
+    updates = [(r["timestep"], r["train_seconds"]) for r in directory.metrics()]
+    evaluations = [
+        (i * trial.spec.protocol.episodes, r["wall_seconds"] - r["train_seconds"])
+        for i, r in enumerate(directory.evaluations(), start=1)
+    ]
+    if not updates or not evaluations:
+        return None
+    once, step = _line(updates)
+    once_evaluated, episode = _line(evaluations)
+    return Speed(step + episode * _episodes(job) / job.spec.steps, TRIED, once + once_evaluated)
+
+
+def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Seconds at zero and per unit, by the first and the last of ``(units, seconds)``."""
+    (first, began), (last, ended) = points[0], points[-1]
+    if first == last:
+        return 0.0, ended / last
+    per_unit = max(0.0, (ended - began) / (last - first))
+    return max(0.0, began - per_unit * first), per_unit
 
 
 def _episodes(job: Job) -> int:

@@ -91,7 +91,8 @@ def _run_missing(
     console.print(f"{study.name}: {study.description}", markup=False)
     steps = sum(job.spec.steps for job in missing)
     console.print(
-        f"{len(jobs)} runs of {len(study.cells)} cells, {len(finished)} finished, "
+        f"{len(jobs)} run{'s' * (len(jobs) > 1)} of {len(study.cells)} "
+        f"cell{'s' * (len(study.cells) > 1)}, {len(finished)} finished, "
         f"{len(missing)} to do: {steps:,} steps",
         markup=False,
     )
