@@ -49,12 +49,15 @@ def hardware() -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The commit of the source tree, with ``+`` if it has changes; None outside a repository."""
+    """The commit of the package, with ``+`` if its files are changed; None outside a repository.
+
+    Other changes do not count: results that were just collected do not make the next runs doubtful.
+    """
     here = Path(__file__).parent
     try:
         head = _git(here, "rev-parse", "HEAD")
         tracked = _git(here, "ls-files", "--error-unmatch", Path(__file__).name)
-        changed = _git(here, "status", "--porcelain", "--untracked-files=no")
+        changed = _git(here.parent, "status", "--porcelain", "--untracked-files=no", "--", ".")
     except (OSError, subprocess.SubprocessError):
         return None
     return None if not tracked else head + ("+" if changed else "")
