@@ -139,3 +139,6 @@ def test_what_a_trial_does_once_is_not_counted_for_every_step(jobs, tmp_path, mo
     assert told.sources == {estimates.TRIED: 2}
     longest, episodes = max(job.spec.steps for job in jobs), 10 * 100
     assert told.seconds == pytest.approx(9.6 + 1.9 + longest * 1e-4 + episodes * 0.05)
+    del updates[1:]  # which part of ten seconds would every update take?
+    told = estimate(jobs, jobs, results=[tmp_path], workers=len(jobs), say=print)
+    assert (told.seconds, told.unknown) == (None, 2)

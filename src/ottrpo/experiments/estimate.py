@@ -223,8 +223,8 @@ def _speed(trial: Job, job: Job) -> Speed | None:
         (i * trial.spec.protocol.episodes, r["wall_seconds"] - r["train_seconds"])
         for i, r in enumerate(directory.evaluations(), start=1)
     ]
-    if not updates or not evaluations:
-        return None
+    if len(updates) < 2 or len(evaluations) < 2:
+        return None  # a guess is better than to take compiling for the price of a step
     once, step = _line(updates)
     once_evaluated, episode = _line(evaluations)
     return Speed(step + episode * _episodes(job) / job.spec.steps, TRIED, once + once_evaluated)
@@ -233,8 +233,6 @@ def _speed(trial: Job, job: Job) -> Speed | None:
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Seconds at zero and per unit, by the first and the last of ``(units, seconds)``."""
     (first, began), (last, ended) = points[0], points[-1]
-    if first == last:
-        return 0.0, ended / last
     per_unit = max(0.0, (ended - began) / (last - first))
     return max(0.0, began - per_unit * first), per_unit
 
