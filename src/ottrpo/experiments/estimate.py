@@ -1,7 +1,8 @@
 """How long a study will take, from steps per second that were measured.
 
 Speeds come from finished runs of the same cell on this machine, from kept results, or, where there
-is nothing of the kind, from a short trial, or a guess if there is too little to do for one.
+is nothing of the kind, from a short trial, or a guess if there is too little to do for one or it
+told nothing.
 """
 
 import csv
