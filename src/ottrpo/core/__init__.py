@@ -22,7 +22,7 @@ from .discrepancy import (
     total_variation,
     violation,
 )
-from .dual import DualSolution, dual_value, regularised_advantage, solve_dual, split_weight
+from .dual import dual_value, regularised_advantage, solve_dual
 from .improvement import improvement_bound, surrogate
 from .problems import (
     DualProblem,
@@ -33,6 +33,8 @@ from .problems import (
     finite_problem,
     mean_and_sample_problem,
 )
+from .solution import DualSolution, split_weight
+from .traceable import solve_linear, solve_rows
 from .transport_maps import PolicyUpdate, push_forward, update_policy
 
 __all__ = [
@@ -66,6 +68,8 @@ __all__ = [
     "push_forward",
     "regularised_advantage",
     "solve_dual",
+    "solve_linear",
+    "solve_rows",
     "split_weight",
     "surrogate",
     "total_variation",

@@ -11,41 +11,16 @@ below it the farthest map, and the split t* between them spends the budget exact
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .checks import Bools, Floats, Integers, require
 from .problems import DualProblem, LinearProblem
-
-
-@final
-@dataclass(frozen=True, eq=False, slots=True)
-class DualSolution:
-    """The minimiser of the dual and the transport maps that attain the primal.
-
-    Attributes:
-        multiplier: λ*, the smallest minimiser of G.
-        value: G(λ*), the optimal value of both problems.
-        spent: the transport cost of the optimal plan; equal to the radius if ``multiplier > 0``.
-        binding: whether the budget limits the gain, i.e. ``multiplier > 0``.
-        split: t*, the share of mass that follows the nearest map; the rest follows the farthest.
-            It is 1 when ``multiplier`` is 0: the nearest maximisers are taken.
-        nearest_r: for each row the cheapest maximiser of A − λ*c (a candidate's index; for a
-            `LinearProblem` the displacement [R, d]).
-        farthest_r: the dearest one.
-    """
-
-    multiplier: float
-    value: float
-    spent: float
-    binding: bool
-    split: float
-    nearest_r: Any
-    farthest_r: Any
+from .solution import DualSolution, split_weight
+from .traceable import lift, solve_linear
 
 
 class _Held(NamedTuple):
@@ -117,7 +92,7 @@ def _(problem: DualProblem, multiplier: float) -> float:
 
 @dual_value.register
 def _(problem: LinearProblem, multiplier: float) -> float:
-    energy = _energy(problem, _lift(problem))
+    energy = lift(problem.weight_r, problem.gradient_rd, problem.metric)[1]
     if energy == 0:
         return float(multiplier * problem.radius)
     require(multiplier > 0, "the dual of a linear gain is infinite at multiplier 0")
@@ -158,34 +133,16 @@ def _(problem: DualProblem) -> DualSolution:
 
 @solve_dual.register
 def _(problem: LinearProblem) -> DualSolution:
-    r"""The closed form: Φ_r = g·M⁻¹g/(4λ), attained at δ = M⁻¹g/(2λ); λ* = ½√(Σ w g·M⁻¹g / ε)."""
-    lifted_rd = _lift(problem)
-    energy = _energy(problem, lifted_rd)
-    multiplier = 0.5 * np.sqrt(energy / problem.radius)
-    if multiplier == 0:
-        stay = np.zeros_like(lifted_rd)
-        return DualSolution(0.0, 0.0, 0.0, False, 1.0, stay, stay)
-    # rows without weight have no say in the problem, and nothing to move
-    displacement_rd = np.where(problem.weight_r[:, None] > 0, lifted_rd / (2 * multiplier), 0.0)
-    value = np.sqrt(energy * problem.radius)
-    spent = energy / (4 * multiplier**2)
+    solution = solve_linear(problem.weight_r, problem.gradient_rd, problem.radius, problem.metric)
     return DualSolution(
-        float(multiplier), float(value), float(spent), True, 1.0, displacement_rd, displacement_rd
+        multiplier=float(solution.multiplier),
+        value=float(solution.value),
+        spent=float(solution.spent),
+        binding=bool(solution.binding),
+        split=float(solution.split),
+        nearest_r=solution.nearest_r,
+        farthest_r=solution.farthest_r,
     )
-
-
-def split_weight(spent_nearest: float, spent_farthest: float, radius: float) -> float:
-    r"""Share t* of the mass that follows the nearest map, so that the budget is spent exactly.
-
-    Solves t* c̲ + (1 − t*) c̄ = ε.                                   (eq:t-star, cor:dual-discrete)
-
-    >>> split_weight(spent_nearest=0.0, spent_farthest=0.5, radius=0.125)
-    0.75
-    """
-    if spent_farthest <= spent_nearest:
-        return 1.0
-    split = (spent_farthest - radius) / (spent_farthest - spent_nearest)
-    return float(min(max(split, 0.0), 1.0))
 
 
 def _exhaust(breakpoint_e: Floats, mass_e: Floats, radius: float) -> _Exhaustion:
@@ -397,18 +354,3 @@ def _farthest_maximiser(problem: DualProblem, nearest_r: Integers) -> Integers:
     dearest_r = np.where(best_rk, problem.cost_rk, -1.0).argmax(axis=1)
     dearer_r = _pick(problem.cost_rk, dearest_r) > _pick(problem.cost_rk, nearest_r)
     return np.where(dearer_r & (problem.weight_r > 0), dearest_r, nearest_r)
-
-
-def _lift(problem: LinearProblem) -> Floats:
-    """M⁻¹ g for each row."""
-    gradient_rd, metric = problem.gradient_rd, problem.metric
-    if metric is None:
-        return gradient_rd
-    if metric.ndim == 1:
-        return gradient_rd / metric
-    return np.asarray(np.linalg.solve(metric, gradient_rd.T).T, dtype=np.float64)
-
-
-def _energy(problem: LinearProblem, lifted_rd: Floats) -> float:
-    """Σ_r w_r g_r·M⁻¹g_r."""
-    return float(problem.weight_r @ (problem.gradient_rd * lifted_rd).sum(axis=1))

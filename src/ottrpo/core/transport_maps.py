@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike
 
 from .checks import Floats, Integers
 from .costs import Cost
-from .dual import DualSolution, solve_dual
+from .dual import solve_dual
 from .problems import FiniteProblem, finite_problem
+from .solution import DualSolution
 
 
 @final
