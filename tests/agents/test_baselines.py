@@ -19,7 +19,7 @@ from ottrpo.experiments.one_run import Nobody
 from ottrpo.experiments.protocol import score
 from ottrpo.experiments.run import build_agent, manifest, plan_run, train
 from ottrpo.experiments.sb3_callback import AfterUpdate
-from ottrpo.experiments.store import RunDirectory
+from ottrpo.results.run_directory import RunDirectory
 
 REACH, MATCH = "ottrpo/Reach-v0", "ottrpo/Match-v0"
 LIBRARY = {

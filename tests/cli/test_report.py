@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.reports.synthetic import seal
 
 from ottrpo.cli import main
 from ottrpo.reports import page
@@ -34,7 +35,7 @@ def results(tmp_path):
         "cell,seed,steps,updates,violations,train_seconds\n"
         + "".join(f"here,{seed},100,10,{seed},1\n" for seed in range(4))
     )
-    return tmp_path / "results"
+    return seal(folder).parent
 
 
 def test_numbers_for_machines(results, capsys):

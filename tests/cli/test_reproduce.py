@@ -2,6 +2,7 @@ import errno
 import json
 
 import pytest
+from tests.reports.synthetic import seal
 
 from ottrpo.cli import main
 from ottrpo.experiments import registry
@@ -29,6 +30,7 @@ class Remembering:
             "cell,seed,steps,updates,violations,train_seconds\ncell,0,100,5,0,1.5\n"
         )
         (folder / "audits.csv").write_text("cell\n")
+        seal(folder)
         return self.code
 
 

@@ -11,7 +11,8 @@ from ottrpo.experiments.estimate import estimate
 from ottrpo.experiments.grid import Cell, Study
 from ottrpo.experiments.jobs import jobs_of, last_records
 from ottrpo.experiments.run import build_agent, manifest, train
-from ottrpo.experiments.store import AGENT, RunDirectory
+from ottrpo.results.layout import AGENT
+from ottrpo.results.run_directory import RunDirectory
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from ottrpo.cli import main
 from ottrpo.experiments import cluster
 from ottrpo.experiments.grid import Cell, Study
 from ottrpo.experiments.jobs import jobs_of
-from ottrpo.reports.results import read_study
 from ottrpo.reports.tables import markdown_table
+from ottrpo.results.reading import read_study
 
 SHORT = """
 description = "for tests"

@@ -3,7 +3,7 @@ import pytest
 from ottrpo.core import Binary
 from ottrpo.experiments import run as runner
 from ottrpo.experiments.protocol import score
-from ottrpo.experiments.store import RunDirectory
+from ottrpo.results.run_directory import RunDirectory
 
 
 class Watch:

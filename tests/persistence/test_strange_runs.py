@@ -8,7 +8,7 @@ import pytest
 
 from ottrpo.cli import main
 from ottrpo.experiments import run as runner
-from ottrpo.experiments.store import RunDirectory
+from ottrpo.results.run_directory import RunDirectory
 
 
 class Enough(Exception):

@@ -6,7 +6,7 @@ import pytest
 
 from ottrpo.experiments import published
 from ottrpo.reports.exhibits import Claim, read_plan
-from ottrpo.reports.results import read_study
+from ottrpo.results.reading import read_study
 
 from .synthetic import cell, write_study
 

@@ -16,7 +16,7 @@ import pytest
 
 from ottrpo.cli import main
 from ottrpo.reports.page import errata, render, write_page
-from ottrpo.reports.results import read_study, study_names
+from ottrpo.results.reading import read_study, study_names
 
 from .synthetic import cell, write_study
 

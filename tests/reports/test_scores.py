@@ -4,9 +4,11 @@ import json
 
 import pytest
 
-from ottrpo.reports.results import read_study
 from ottrpo.reports.scores import study_scores
 from ottrpo.reports.tables import violations
+from ottrpo.results.reading import read_study
+
+from .synthetic import seal
 
 CELL = {
     "environment": "Hopper-v5",
@@ -32,7 +34,7 @@ def folder(tmp_path):
     (tmp_path / "runs.csv").write_text(
         "cell,seed,steps,updates,violations,train_seconds\nhere,0,1000,5,1,1.0\nhere,1,1000,5,0,1.0\n"
     )
-    return tmp_path
+    return seal(tmp_path)
 
 
 def test_scores_by_hand(folder):

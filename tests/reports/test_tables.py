@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from ottrpo.reports.results import read_study
 from ottrpo.reports.tables import markdown_speeds, markdown_table, terminal_table
+from ottrpo.results.reading import read_study
 
 from .synthetic import cell, write_study
 

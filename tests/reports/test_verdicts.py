@@ -4,9 +4,9 @@ import pytest
 
 from ottrpo.experiments.published import Published
 from ottrpo.reports.exhibits import Claim
-from ottrpo.reports.results import read_study
 from ottrpo.reports.sections import claim_tables
 from ottrpo.reports.verdicts import judge, judge_claim
+from ottrpo.results.reading import read_study
 
 from .synthetic import cell, write_study
 

@@ -46,7 +46,7 @@ class Report:
         return 0
 
     def _chosen(self) -> list[str]:
-        from ottrpo.reports.results import study_names
+        from ottrpo.results.reading import study_names
 
         with mistakes():
             known = study_names(self.results)
@@ -62,8 +62,8 @@ class Report:
         return [self.study]
 
     def _print_json(self, chosen: list[str]) -> None:
-        from ottrpo.reports.results import read_study
         from ottrpo.reports.tables import as_data
+        from ottrpo.results.reading import read_study
 
         with mistakes():
             data = {

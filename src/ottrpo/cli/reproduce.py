@@ -14,8 +14,6 @@ from .options import Mistake, mistakes, one_line
 if TYPE_CHECKING:
     from ottrpo.experiments.grid import Study
 
-RUNS = Path("runs")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce:
@@ -48,10 +46,12 @@ class Reproduce:
 
     def run(self) -> int:
         """Hand over to the studies, one after the other."""
+        from ottrpo.results.layout import default_out
+
         self._check()
         code = 0
         for study in self._chosen():
-            out = self.out or _default_out(self.seeds, self.steps)
+            out = self.out or default_out(seeds=self.seeds, steps=self.steps)
             try:
                 with mistakes():
                     code |= self._run_one(study, out)
@@ -103,14 +103,15 @@ class Reproduce:
     def _chosen(self) -> "list[Study]":
         """The study of that name, all of that label, or the one in that file."""
         from ottrpo.experiments.registry import studies
+        from ottrpo.results.layout import RUNS_ROOT
 
         known = studies()
         if self.study is None:
             if not self.collect:
                 raise Mistake(f"a study is missing; known: {', '.join(known)}")
-            begun = [study for study in known.values() if (RUNS / study.name).is_dir()]
+            begun = [study for study in known.values() if (RUNS_ROOT / study.name).is_dir()]
             if not begun:
-                raise Mistake(f"there are no runs of a study under {RUNS}")
+                raise Mistake(f"there are no runs of a study under {RUNS_ROOT}")
             return begun
         if self.study in known:
             return [known[self.study]]
@@ -130,15 +131,11 @@ class Reproduce:
         return labelled
 
 
-def _default_out(seeds: int | None, steps: int | None) -> Path:
-    if steps is not None:
-        return RUNS / "trials" / f"{steps}-steps"
-    return Path("results") if seeds is None else RUNS / "trials"
-
-
 def _tell(study: "Study", folder: Path) -> None:
     """Print the scores of a study that keeps its runs' evaluations."""
-    if not (folder / "manifest.json").is_file() or not (folder / "runs.csv").is_file():
+    from ottrpo.results.layout import MANIFEST, RUNS
+
+    if not (folder / MANIFEST).is_file() or not (folder / RUNS).is_file():
         return
     from rich.console import Console
 

@@ -29,8 +29,8 @@ class Resume:
 
         from ottrpo.envs import catalogue
         from ottrpo.experiments import run as runner
-        from ottrpo.experiments.store import RunDirectory
         from ottrpo.persistence import bundle
+        from ottrpo.results.run_directory import RunDirectory
 
         console = Console(soft_wrap=True, highlight=False)
         tell = plain(console)

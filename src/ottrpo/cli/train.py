@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ottrpo.experiments.spec import RunSpec
-    from ottrpo.experiments.store import RunDirectory
+    from ottrpo.results.run_directory import RunDirectory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Train:
 
         from ottrpo.envs import catalogue
         from ottrpo.experiments import run as runner
-        from ottrpo.experiments.store import RunDirectory
+        from ottrpo.results.run_directory import RunDirectory
 
         console = Console(soft_wrap=True, highlight=False)
         with mistakes():

@@ -19,11 +19,12 @@ from ottrpo.core import audit
 from ottrpo.core.checks import require
 from ottrpo.core.problems import cost_table
 from ottrpo.persistence.lock import DirectoryLock
+from ottrpo.results.layout import AUDIT
+from ottrpo.results.run_directory import RunDirectory
 from ottrpo.tabular.planning import capped_return
 
-from .jobs import AUDIT, clear
+from .jobs import clear
 from .run import build_agent, manifest, plan_job, train
-from .store import RunDirectory
 
 # POT is asked about every tenth of the first updates of a run, and then about one in 250.
 POT_OFTEN, POT_OFTEN_UNTIL, POT_SELDOM = 10, 200, 250

@@ -24,10 +24,10 @@ from typing import Any, final
 
 from ottrpo import __version__
 from ottrpo.persistence.lock import NAME as LOCK_NAME
+from ottrpo.results.layout import CHECKPOINTS
 
 from .jobs import Job
 from .local import GRACE_SECONDS, TICK_SECONDS, Board, Worker, prepare
-from .store import CHECKPOINTS
 
 # A run's state is sent home when it has a new checkpoint, and at least this often for the table.
 SEND_SECONDS = 20.0

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
+from ottrpo.results.layout import RUNS, run_path
+from ottrpo.results.run_directory import RunDirectory
+
 from .forked import may_fork
 from .jobs import Job
 from .local import run_jobs
 from .pace import guessed_seconds
 from .protocol import protocol_named
-from .results import RUNS
-from .store import RunDirectory
 
 # A trial is a run of this length, or of a hundredth of the run if that is more: an agent whose
 # updates are far apart must make two of them, or what is done once would count for every step. Runs
@@ -211,7 +212,7 @@ def _trial(job: Job, folder: Path) -> Job:
     quick = protocol_named("quick", finite=finite)
     steps = max(TRIAL_STEPS, job.spec.steps // TRIAL_SHARE)
     spec = replace(job.spec, steps=steps, protocol=quick)
-    return Job(cell=job.cell, spec=spec, path=folder / job.cell.name / "seed0")
+    return Job(cell=job.cell, spec=spec, path=run_path(folder, job.cell.name, 0))
 
 
 def _speed(trial: Job, job: Job) -> Speed | None:

@@ -20,7 +20,7 @@ import itertools
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -122,6 +122,15 @@ class Study:
     cells: tuple[Cell, ...]
     paper: tuple[str, ...] = ()
     workers: int | None = None
+
+    def data(self) -> dict[str, Any]:
+        """The study as its manifest has it."""
+        return {
+            "study": self.name,
+            "description": self.description,
+            "paper": list(self.paper),
+            "cells": {cell.name: asdict(cell) for cell in self.cells},
+        }
 
     def run(
         self,

@@ -1,7 +1,6 @@
 """The runs of a study as jobs, and what their directories tell about them."""
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -9,14 +8,20 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, final
 
+from ottrpo.results.layout import (
+    AUDIT,
+    CHECKPOINTS,
+    EVALUATIONS,
+    MANIFEST,
+    METRICS,
+    log_of,
+    run_path,
+)
+from ottrpo.results.run_directory import RunDirectory, last_records, same_settings
+
 from .grid import Cell, Study
 from .registry import agent_by_key
 from .spec import RunSpec
-from .store import CHECKPOINTS, EVALUATIONS, MANIFEST, METRICS, RunDirectory
-
-AUDIT = "audit.json"
-# The last records of a file are looked for in its last bytes; a record is a few hundred long.
-TAIL = 16_384
 
 State = Literal["new", "unfinished", "finished", "other"]
 
@@ -44,7 +49,7 @@ class Job:
     @property
     def log(self) -> Path:
         """What its process prints; beside the directory, which belongs to the run alone."""
-        return self.path.with_name(f"{self.path.name}.log")
+        return log_of(self.path)
 
     def data(self) -> dict[str, Any]:
         """What the process of the run is given."""
@@ -131,7 +136,7 @@ def jobs_of(study: Study, root: Path, *, seeds: int | None, steps: int | None) -
                 Job(
                     cell=cell,
                     spec=replace(spec, seed=seed),
-                    path=root / cell.name / f"seed{seed}",
+                    path=run_path(root, cell.name, seed),
                 )
                 for seed in range(cell.first_seed, cell.first_seed + count)
             ]
@@ -158,26 +163,6 @@ def clear(folder: Path, kept: Path) -> None:
             entry.unlink()
 
 
-def last_records(path: Path) -> list[dict[str, Any]]:
-    """The last whole records of a file of JSON lines, few or none."""
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - TAIL))
-            lines = file.read().split(b"\n")
-    except OSError:
-        return []
-    # what follows the last break is not finished; what comes first may have lost its beginning
-    whole = lines[1:-1] if size > TAIL else lines[:-1]
-    records = []
-    for line in whole:
-        try:
-            records.append(json.loads(line))
-        except ValueError:
-            continue
-    return records
-
-
 def _named(cell: Cell, steps: int | None) -> RunSpec:
     try:
         spec = cell.spec(steps)
@@ -195,11 +180,6 @@ def _is_of(held: Mapping[str, Any], spec: RunSpec) -> bool:
         return False
     resolved = json.loads(json.dumps(agent_by_key(spec.agent_key).resolve(spec.settings)))
     return same_settings(held.get("resolved") or {}, resolved)
-
-
-def same_settings(held: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether two resolved runs agree in all settings that both know."""
-    return all(now[key] == value for key, value in held.items() if key in now)
 
 
 def _size(path: Path) -> int:

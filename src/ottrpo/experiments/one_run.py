@@ -48,8 +48,10 @@ def main(job: Mapping[str, Any]) -> None:
 
 
 def _begin_or_go_on(spec: Any, path: Path, checkpoint_every: int) -> None:
+    from ottrpo.results.layout import MANIFEST
+    from ottrpo.results.run_directory import RunDirectory
+
     from .run import build_agent, manifest, resume, spec_of, train
-    from .store import MANIFEST, RunDirectory
 
     if not (path / MANIFEST).is_file():
         agent = build_agent(spec)

@@ -6,8 +6,9 @@ from typing import Any, Protocol, final
 
 import numpy as np
 
+from ottrpo.results.run_directory import RunDirectory
+
 from .spec import RunSpec
-from .store import RunDirectory
 
 # Updates are logged this often over a whole run; the last one always is.
 LOGGED_UPDATES = 1000

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, final
 
 from ottrpo.core.checks import require
 from ottrpo.persistence.lock import DirectoryLock
+from ottrpo.results import collecting
+from ottrpo.results.layout import RESULTS_ROOT, runs_folder
 
-from . import results
 from .grid import RETRIES, TIME_LIMIT, Study
 from .jobs import Job, jobs_of
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-RUNS_ROOT = Path("runs")
-KEPT_RESULTS = Path("results")
 
 
 @final
@@ -44,11 +42,6 @@ class Options:
     time_limit: float = TIME_LIMIT
 
 
-def runs_folder(study: Study, steps: int | None) -> Path:
-    """Where the runs of a study are; those of another length are elsewhere."""
-    return RUNS_ROOT / (study.name if steps is None else f"{study.name}-{steps}-steps")
-
-
 def reproduce(study: Study, *, seeds: int | None, steps: int | None, options: Options) -> int:
     """Do what is missing of ``study`` and fold what is finished; 0 if all is there.
 
@@ -60,7 +53,7 @@ def reproduce(study: Study, *, seeds: int | None, steps: int | None, options: Op
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)
-    root = runs_folder(study, steps)
+    root = runs_folder(study.name, steps)
     jobs = jobs_of(study, root, seeds=seeds, steps=steps)
     root.mkdir(parents=True, exist_ok=True)
     with DirectoryLock(root), _stoppable():
@@ -73,7 +66,7 @@ def reproduce(study: Study, *, seeds: int | None, steps: int | None, options: Op
 
 def collect(study: Study, *, seeds: int | None, steps: int | None, out: Path) -> int:
     """Fold what is finished of ``study`` without running anything; 0 if all is there."""
-    jobs = jobs_of(study, runs_folder(study, steps), seeds=seeds, steps=steps)
+    jobs = jobs_of(study, runs_folder(study.name, steps), seeds=seeds, steps=steps)
     finished = sum(job.state() == "finished" for job in jobs)
     sys.stdout.write(f"{study.name}: {finished} of {len(jobs)} runs are finished\n")
     return 0 if _collect(study, jobs, out / study.name) else 1
@@ -132,7 +125,7 @@ def _tell_estimate(
     def say(line: str) -> None:
         console.print(line, markup=False)
 
-    told = estimate(jobs, missing, results=(out, KEPT_RESULTS), workers=workers, say=say)
+    told = estimate(jobs, missing, results=(out, RESULTS_ROOT), workers=workers, say=say)
     say(f"{workers} at a time: {told}")
 
 
@@ -140,7 +133,7 @@ def _collect(study: Study, jobs: Sequence[Job], folder: Path) -> bool:
     """Fold what is finished into ``folder``; whether that is everything."""
     done = [job.path for job in jobs if job.state() == "finished"]
     if done:
-        complaints = results.collect(study, done, folder)
+        complaints = collecting.collect(study.data(), done, folder)
         for line in complaints:
             sys.stderr.write(f"{line}\n")
         if complaints:

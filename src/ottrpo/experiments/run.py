@@ -15,6 +15,7 @@ from ottrpo.persistence import bundle
 from ottrpo.persistence.checkpoints import Checkpoints
 from ottrpo.persistence.keeper import Keeper, checkpoint_kind, is_resumable, segment_line
 from ottrpo.persistence.stopping import StopSignals
+from ottrpo.results.run_directory import RunDirectory
 
 from . import provenance
 from .protocol import Protocol, protocol_named
@@ -28,7 +29,6 @@ from .spec import (
     require_known,
     require_types,
 )
-from .store import RunDirectory
 
 
 def plan_run(

@@ -6,10 +6,10 @@ from typing import Any
 
 from ottrpo.envs import catalogue
 from ottrpo.persistence import bundle
+from ottrpo.results.run_directory import RunDirectory
 
 from .registry import agents
 from .run import load_agent
-from .store import RunDirectory
 
 
 @dataclass(frozen=True)

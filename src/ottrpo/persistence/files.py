@@ -28,7 +28,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     try:
         with os.fdopen(handle, "wb", buffering=0) as file:
-            _write_all(file.fileno(), content)
+            write_all(file.fileno(), content)
             os.fsync(file.fileno())
         os.replace(draft, path)
     except BaseException:
@@ -93,7 +93,8 @@ def read_plain(path: Path, limit: int, *, follow: bool = True) -> bytes:
         os.close(handle)
 
 
-def _write_all(handle: int, content: bytes) -> None:
+def write_all(handle: int, content: bytes) -> None:
+    """Write ``content``, however little the system takes at a time."""
     rest = memoryview(content)
-    while rest:  # the system may take less than it was given
+    while rest:
         rest = rest[os.write(handle, rest) :]

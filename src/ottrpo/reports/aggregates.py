@@ -8,11 +8,11 @@ import numpy as np
 from ottrpo.core.checks import Floats
 from ottrpo.envs import catalogue
 from ottrpo.experiments import published
+from ottrpo.results.reading import CellResult
 
 from .entries import ABSENT, Entry, Table, columns
 from .exhibits import Aggregate, select
 from .figures import profiles_svg
-from .results import CellResult
 from .statistics import (
     REPORT_SEED,
     improvement_interval,

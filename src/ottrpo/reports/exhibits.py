@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from ottrpo.core.checks import require
 from ottrpo.envs import catalogue
-
-from .results import CellResult
+from ottrpo.results.reading import CellResult
 
 FILE = Path(__file__).parent / "exhibits.toml"
 Criteria = Mapping[str, Any]
@@ -170,7 +169,7 @@ def read_plan(path: Path = FILE) -> Plan:
 def fits(cell: CellResult, criteria: Criteria) -> bool:
     """Whether a cell fits all criteria.
 
-    >>> from ottrpo.reports.results import CellResult
+    >>> from ottrpo.results.reading import CellResult
     >>> cell = CellResult(
     ...     study="radii", name="c", environment="Taxi-v4", agent="ottrpo", config="default",
     ...     label="", steps=1, resolved={"radius": 0.1, "policy_kwargs": {"depth": 2}},

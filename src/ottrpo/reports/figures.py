@@ -23,8 +23,8 @@ from ottrpo.core.checks import Floats
 from ottrpo.envs import catalogue
 from ottrpo.experiments import published
 from ottrpo.experiments.published import Published
+from ottrpo.results.reading import CellResult
 
-from .results import CellResult
 from .statistics import Profile
 
 COLUMNS = 3

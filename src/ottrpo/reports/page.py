@@ -21,12 +21,12 @@ from markupsafe import Markup, escape
 from ottrpo.envs import catalogue
 from ottrpo.experiments.published import trained_score
 from ottrpo.persistence.files import write_atomically
+from ottrpo.results.reading import CellResult, StudyResult, read_study, study_names
 
 from .aggregates import aggregate_figure, aggregate_table, find_groups
 from .entries import Entry, Table
 from .exhibits import Exhibit, Plan, of_the_paper, read_plan, select
 from .figures import Panel, families, panel_svg
-from .results import CellResult, StudyResult, read_study, study_names
 from .scores import cell_scores
 from .sections import (
     Audits,

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from ottrpo.core.checks import require
+from ottrpo.results.reading import read_study
 
-from .results import read_study
 from .tables import markdown_speeds, markdown_table
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"

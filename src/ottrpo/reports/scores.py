@@ -12,8 +12,8 @@ import numpy as np
 
 from ottrpo.core.checks import Floats
 from ottrpo.experiments.published import Published, trained_score
+from ottrpo.results.reading import CellResult, read_study
 
-from .results import CellResult, read_study
 from .statistics import (
     REPORT_SEED,
     Interval,

@@ -7,10 +7,10 @@ from typing import Any
 from ottrpo.envs import catalogue
 from ottrpo.experiments import published
 from ottrpo.experiments.published import Published
+from ottrpo.results.reading import CellResult
 
 from .entries import ABSENT, DASH, Entry, Table, columns, difference, optional, printed, share, word
 from .exhibits import Claim, Exhibit, setting
-from .results import CellResult
 from .scores import CellScore
 from .tables import MISSING, number, seconds_per_step, violations, with_spread
 from .tabular import CellAudit

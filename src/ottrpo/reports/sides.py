@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from ottrpo.core.checks import Floats, require
-from ottrpo.experiments.store import MANIFEST, RunDirectory
+from ottrpo.results.layout import run_directories
+from ottrpo.results.reading import CellResult, Curves, curves_from, read_study, study_names
+from ottrpo.results.run_directory import RunDirectory
 
-from .results import CellResult, Curves, curves_from, read_study, study_names
 from .statistics import trained_scores
 
 
@@ -87,7 +88,7 @@ def side_of_returns(
 
 
 def _from_runs(text: str, path: Path) -> Side:
-    found = [path] if (path / MANIFEST).is_file() else _run_directories(path)
+    found = run_directories(path)
     require(
         bool(found),
         f"{text} holds no run; a run is a directory that `ottrpo train` made",
@@ -102,12 +103,6 @@ def _from_runs(text: str, path: Path) -> Side:
         by_environment.setdefault(str(run.manifest["environment"]), []).append(run)
     measured = {name: _measured(text, name, runs) for name, runs in by_environment.items()}
     return Side(name=text, measured=measured)
-
-
-def _run_directories(path: Path) -> list[Path]:
-    """Runs below ``path``: seeds of a cell, or cells of a study with their seeds."""
-    manifests = [*path.glob(f"*/{MANIFEST}"), *path.glob(f"*/*/{MANIFEST}")]
-    return sorted(manifest.parent for manifest in manifests)
 
 
 def _measured(name: str, environment: str, runs: Sequence[RunDirectory]) -> Measured:

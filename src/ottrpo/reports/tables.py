@@ -5,8 +5,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ottrpo.results.reading import CellResult, StudyResult, read_study
+
 from .exhibits import read_plan
-from .results import CellResult, StudyResult, read_study
 from .scores import CellScore, cell_scores
 from .verdicts import judge
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from statistics import fmean
 
 from ottrpo.envs import catalogue
+from ottrpo.results.layout import AUDITS
+from ottrpo.results.reading import read_study
+from ottrpo.results.study_folder import StudyFolder
 
 from .figures import families, save_panels
-from .results import AUDITS, read_rows, read_study
 from .scores import CellScore, study_scores
 
 TABLE = "table.md"
@@ -53,16 +55,16 @@ def write_study(folder: Path) -> list[Path]:
 
 def study_audits(folder: Path) -> dict[str, CellAudit]:
     """The audits of a study, by cell; none if its agents are not audited."""
-    path = folder / AUDITS
+    table = StudyFolder.read(folder).tables.get(AUDITS)
     exact: dict[str, list[float]] = {}
     counts: dict[str, list[list[int]]] = {}
-    if path.is_file():
-        for line, (cell, value, *numbers) in read_rows(path, _COLUMNS):
+    if table is not None:
+        for line, (cell, value, *numbers) in table.columns(*_COLUMNS):
             try:
                 exact.setdefault(cell, []).append(float(value))
                 counts.setdefault(cell, []).append([int(text) for text in numbers])
             except ValueError as error:
-                raise ValueError(f"{path}, line {line}: {error}") from error
+                raise ValueError(f"{table.path}, line {line}: {error}") from error
     return {
         cell: CellAudit(
             exact_return=fmean(values),

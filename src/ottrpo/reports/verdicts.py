@@ -7,9 +7,9 @@ import numpy as np
 
 from ottrpo.core.checks import Floats
 from ottrpo.experiments.published import Published
+from ottrpo.results.reading import CellResult
 
 from .exhibits import Claim
-from .results import CellResult
 from .statistics import Interval, difference_interval, mean_interval, trained_scores
 
 REPRODUCED, BETTER, BELOW, NOT_COMPARABLE = "reproduced", "better", "below", "not comparable"

@@ -9,23 +9,21 @@ after the logs have been cut back to what they were. ``agent.*`` is the trained 
 import json
 import math
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ottrpo.core.checks import require
-from ottrpo.persistence import strict_json
-from ottrpo.persistence.files import read_plain
+from ottrpo.persistence.files import read_plain, write_all, write_atomically
 
-MANIFEST = "manifest.json"
-METRICS = "metrics.jsonl"
-EVALUATIONS = "evaluations.jsonl"
-AGENT = "agent"
-LOGS = (METRICS, EVALUATIONS)
-CHECKPOINTS = "checkpoints"
+from .layout import AGENT, CHECKPOINTS, EVALUATIONS, LOGS, MANIFEST, METRICS, read_object
+
 MAX_LOG = 2**30
+# The last records of a log are looked for in its last bytes; a record is a few hundred long.
+TAIL = 16_384
 
 
 class RunDirectory:
@@ -40,21 +38,17 @@ class RunDirectory:
         """A new run; a directory that already holds one is refused, also in a race."""
         path.mkdir(parents=True, exist_ok=True)
         text = json.dumps(_plain(manifest), indent=2, sort_keys=False) + "\n"
-        handle, temporary = tempfile.mkstemp(dir=path, prefix=".manifest-")
+        draft = path / f".manifest-{secrets.token_hex(8)}"
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
+            write_atomically(draft, text.encode())
             # a link, not a rename: it fails if another process was first
-            os.link(temporary, path / MANIFEST)
+            os.link(draft, path / MANIFEST)
         except FileExistsError as error:
             raise ValueError(
                 f"{path} already holds a run; choose another --out, or remove it first"
             ) from error
         finally:
-            os.unlink(temporary)
-        os.chmod(path / MANIFEST, 0o644)
+            draft.unlink(missing_ok=True)
         return cls(path, json.loads(text))
 
     @classmethod
@@ -66,13 +60,7 @@ class RunDirectory:
             file.is_file(),
             f"{path} is not a run: it has no {MANIFEST}; `ottrpo train` makes such directories",
         )
-        try:
-            manifest = strict_json.loads(read_plain(file, strict_json.MAX_BYTES))
-        except ValueError as error:
-            raise ValueError(f"{file} is not valid JSON: {error}") from error
-        if not isinstance(manifest, dict):
-            raise ValueError(f"{file} must hold one JSON object")
-        return cls(path, manifest)
+        return cls(path, read_object(file))
 
     def require_own_files(self) -> None:
         """Refuse to go on where writing could reach files outside of this directory.
@@ -144,8 +132,7 @@ class RunDirectory:
         torn = []
         for name in LOGS:
             file = self.path / name
-            content = file.read_bytes() if file.exists() else b""
-            if content and not content.endswith(b"\n"):
+            if file.exists() and read_tail(file, 1) not in (b"", b"\n"):
                 torn.append(f"{name} ends in the middle of a line, which is dropped")
         return torn
 
@@ -169,8 +156,17 @@ class RunDirectory:
 
     def _append(self, name: str, record: Mapping[str, Any]) -> None:
         line = json.dumps(_plain(record), allow_nan=False) + "\n"
-        with open(self.path / name, "ab", buffering=0) as file:
-            file.write(line.encode())
+        handle = os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            before = os.fstat(handle).st_size
+            try:
+                write_all(handle, line.encode())
+            except OSError:  # the disk is full: half a line must not stand before the next one
+                with suppress(OSError):
+                    os.ftruncate(handle, before)
+                raise
+        finally:
+            os.close(handle)
 
     def _read(self, name: str) -> list[dict[str, Any]]:
         path = self.path / name
@@ -185,6 +181,34 @@ class RunDirectory:
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}, line {number} is not valid JSON: {error}") from error
         return records
+
+
+def read_tail(path: Path, count: int) -> bytes:
+    """The last ``count`` bytes of a file, however long it is."""
+    with open(path, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - count))
+        return file.read(count)
+
+
+def last_records(path: Path) -> list[dict[str, Any]]:
+    """The last whole records of a log, few or none; also while somebody writes it."""
+    try:
+        content = read_tail(path, TAIL)
+    except OSError:
+        return []
+    lines = content.split(b"\n")
+    # what follows the last break is not finished; what comes first may have lost its beginning
+    whole = lines[1:-1] if len(content) == TAIL else lines[:-1]
+    records = []
+    for line in whole:
+        with suppress(ValueError):
+            records.append(json.loads(line))
+    return records
+
+
+def same_settings(held: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether two resolved runs agree in all settings that both know."""
+    return all(now[key] == value for key, value in held.items() if key in now)
 
 
 def _plain(value: Any) -> Any:

@@ -1,14 +1,10 @@
 """Reading results: all that is there, and one clear line about what is damaged."""
 
-import hashlib
-import json
-
 import pytest
 
 from ottrpo.cli import main
-from ottrpo.reports.results import read_study, study_names
-
-from .synthetic import cell, name_of, write_study
+from ottrpo.results.reading import read_study, study_names
+from tests.reports.synthetic import cell, name_of, seal, write_study
 
 CELL = cell()
 TABLE = f"{name_of(CELL)}.csv"
@@ -39,6 +35,7 @@ def test_a_mark_that_one_seed_lacks_is_left_out_of_the_common_curve(folder):
     path = folder / TABLE
     lines = path.read_text().splitlines()
     path.write_text("\n".join(lines[:1] + lines[3:]) + "\n")  # seed 0 at 5 %, both ways to act
+    seal(folder)
     curves = read_study(folder).cells[0].curves[True]
     assert curves.return_nt.shape == (3, 28)
     mark_t, return_nt = curves.common()
@@ -67,12 +64,13 @@ DAMAGES = {
     "a seed renamed": (TABLE, "\n2,5000", "\n7,5000", r"holds the seeds \[0, 1, 2, 7\]"),
     "a run's seconds": (RUNS, ",60", ",long", "runs.csv, line 2"),
     "half a manifest": (MANIFEST, None, '{"cells": {', "is not valid JSON"),
-    "a list for a manifest": (MANIFEST, None, "[]", "must hold an object"),
+    "a list for a manifest": (MANIFEST, None, "[]", "must hold one JSON object"),
     "a cell without agent": (MANIFEST, '"agent"', '"agnet"', "lacks agent"),
     "a word for steps": (MANIFEST, "1000000", '"long"', "trained_steps of Hopper"),
     "seeds as words": (MANIFEST, "[0, 1, 2]", '["0"]', "seeds of Hopper"),
     "settings as a list": (MANIFEST, '{"radius": "30%"}', "[1]", "resolved of Hopper"),
-    "checksums as a list": (MANIFEST, '"cells"', '"sha256": [], "cells"', "sha256 must be"),
+    "checksums as a list": (MANIFEST, '"sha256": {', '"sha256": [], "x": {', "an object sha256"),
+    "no checksums": (MANIFEST, '"sha256"', '"sha255"', "must hold an object sha256"),
     "a name that climbs": (MANIFEST, f'"{name_of(CELL)}"', '"../../secret"', "no name of a file"),
 }
 
@@ -84,6 +82,8 @@ def test_damage_is_told_in_one_line(folder, damage, capsys):
         (folder / file).write_bytes(new.encode("utf-8", "surrogateescape"))
     else:
         edit(folder / file, old, new)
+    if file != MANIFEST:
+        seal(folder)
     with pytest.raises(ValueError, match=message):
         read_study(folder)
     for options in ([], ["--json"], ["--html", str(folder.parent / "page.html")]):
@@ -95,12 +95,6 @@ def test_damage_is_told_in_one_line(folder, damage, capsys):
 
 
 def test_a_number_changed_by_hand_is_seen_by_its_checksum(folder):
-    manifest = json.loads((folder / "manifest.json").read_text())
-    sums = {
-        name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        for name in (TABLE, "runs.csv")
-    }
-    (folder / "manifest.json").write_text(json.dumps(manifest | {"sha256": sums}))
     read_study(folder)
     edit(folder / TABLE, "0,50000,50000,1,1.5,", "0,50000,50000,1,1.5,9")
     with pytest.raises(ValueError, match=f"{TABLE} .*collected"):

@@ -1,10 +1,12 @@
+import errno
 import json
 import math
+import os
 
 import numpy as np
 import pytest
 
-from ottrpo.experiments.store import RunDirectory
+from ottrpo.results.run_directory import RunDirectory
 
 
 def test_what_is_written_is_read_back(tmp_path):
@@ -40,6 +42,53 @@ def test_a_torn_last_line_is_dropped_and_an_edited_line_is_named(tmp_path):
     (tmp_path / "evaluations.jsonl").write_text('{"a": 1}\nhello\n{"a": 3}\n')
     with pytest.raises(ValueError, match="line 2"):
         run.evaluations()
+
+
+def test_a_line_that_the_disk_takes_in_pieces_is_written_whole(tmp_path, monkeypatch):
+    run = RunDirectory.create(tmp_path, {})
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda handle, content: write(handle, bytes(content)[:3]))
+    run.log_metrics({"loss": 0.25})
+    assert run.metrics() == [{"loss": 0.25}]
+
+
+def test_a_line_that_the_disk_has_no_room_for_is_told_and_leaves_nothing(tmp_path, monkeypatch):
+    run = RunDirectory.create(tmp_path, {})
+    run.log_metrics({"loss": 1})
+    write, room = os.write, [5]
+
+    def little(handle, content):
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        took = write(handle, bytes(content)[: room[0]])
+        room[0] -= took
+        return took
+
+    monkeypatch.setattr(os, "write", little)
+    with pytest.raises(OSError, match="No space left"):
+        run.log_metrics({"loss": 2})
+    monkeypatch.undo()
+    run.log_metrics({"loss": 3})
+    assert run.metrics() == [{"loss": 1}, {"loss": 3}]
+
+
+def test_whether_a_log_is_torn_is_seen_at_its_end_however_long_it_is(tmp_path):
+    run = RunDirectory.create(tmp_path, {})
+    assert run.torn_lines() == []
+    run.log_metrics({"loss": 1})
+    assert run.torn_lines() == []
+    os.truncate(tmp_path / "metrics.jsonl", 2**40)  # sparse: a terabyte of nothing
+    (line,) = run.torn_lines()
+    assert line.startswith("metrics.jsonl ends in the middle")
+
+
+def test_a_manifest_is_as_private_as_its_owner_wants(tmp_path):
+    before = os.umask(0o077)
+    try:
+        RunDirectory.create(tmp_path / "run", {})
+    finally:
+        os.umask(before)
+    assert (tmp_path / "run" / "manifest.json").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_run_is_finished_when_its_agent_is_there(tmp_path):

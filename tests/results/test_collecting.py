@@ -7,13 +7,15 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from ottrpo.experiments import results
 from ottrpo.experiments.grid import Cell, Study
-from ottrpo.experiments.results import collect, heal, verify
-from ottrpo.experiments.store import RunDirectory
+from ottrpo.results import collecting, study_folder
+from ottrpo.results.run_directory import RunDirectory
+from ottrpo.results.study_folder import StudyFolder, heal
+from tests.reports.synthetic import seal
 
 CELL = Cell(environment="Hopper-v5", seeds=3)
 STUDY = Study(name="s", description="d", cells=(CELL,), paper=("tab:trained:scores",))
@@ -51,6 +53,10 @@ def finished_run(root, seed, *, returns=(1.0, 2.5), cell=CELL, **manifest):
     return path
 
 
+def collect(study, paths, folder):
+    return collecting.collect(study.data(), paths, folder)
+
+
 def rows(folder, name=f"{CELL.name}.csv"):
     return (folder / name).read_text().splitlines()[1:]
 
@@ -76,7 +82,7 @@ def test_finished_runs_are_folded_and_unfinished_ones_left_out(tmp_path):
     assert (manifest["commit"], manifest["versions"]) == ("abc", {"numpy": "2"})
     assert manifest["paper"] == ["tab:trained:scores"]
     assert set(manifest["sha256"]) == {f"{CELL.name}.csv", "runs.csv"}
-    assert verify(folder) == []
+    StudyFolder.read(folder)
 
 
 def test_what_another_machine_made_stays_and_is_told(tmp_path):
@@ -93,7 +99,7 @@ def test_what_another_machine_made_stays_and_is_told(tmp_path):
     collect(part, [finished_run(tmp_path / "c", 0, cell=other)], folder)
     assert list(manifest_of(folder)["cells"]) == [CELL.name, other.name]
     assert len(rows(folder)) == 2
-    assert verify(folder) == []
+    StudyFolder.read(folder)
 
 
 def test_collecting_again_changes_nothing(tmp_path):
@@ -104,20 +110,18 @@ def test_collecting_again_changes_nothing(tmp_path):
     assert bytes_of(folder) == before
 
 
-def test_older_results_without_checksums_and_columns_are_added_to(tmp_path):
+def test_older_results_without_some_columns_are_added_to(tmp_path):
     folder = tmp_path / "results" / "s"
     collect(STUDY, [finished_run(tmp_path, 0)], folder)
-    manifest = manifest_of(folder)
-    del manifest["sha256"]
-    (folder / "manifest.json").write_text(json.dumps(manifest))
     text = (folder / "runs.csv").read_text().replace(",wall_seconds", "").replace(",0.8", "")
     (folder / "runs.csv").write_text(text)
+    seal(folder)
     collect(STUDY, [finished_run(tmp_path, 1)], folder)
     assert rows(folder, "runs.csv") == [
         f"{CELL.name},0,10,3,1,0.5,",
         f"{CELL.name},1,10,3,1,0.5,0.8",
     ]
-    assert verify(folder) == []
+    StudyFolder.read(folder)
 
 
 def test_a_file_edited_by_hand_is_named_and_nothing_is_written(tmp_path):
@@ -126,20 +130,46 @@ def test_a_file_edited_by_hand_is_named_and_nothing_is_written(tmp_path):
     edited = folder / f"{CELL.name}.csv"
     edited.write_text(edited.read_text().replace("2.5", "9.5"))
     before = bytes_of(folder)
-    assert verify(folder) == [f"{edited} has been changed since it was collected"]
+    with pytest.raises(ValueError, match=f"^{edited} has been changed since it was collected;"):
+        StudyFolder.read(folder)
     with pytest.raises(ValueError, match=r"Hopper.*has been changed since.*move .* away"):
         collect(STUDY, [finished_run(tmp_path, 1)], folder)
     assert bytes_of(folder) == before
     edited.unlink()
+    with pytest.raises(ValueError, match=r"Hopper.* is missing;"):
+        StudyFolder.read(folder)
+
+
+def test_a_table_that_was_not_collected_is_named_and_nothing_is_written(tmp_path):
+    folder = tmp_path / "results" / "s"
+    collect(STUDY, [finished_run(tmp_path, 0)], folder)
     (folder / "strange.csv").write_text("seed\n1\n")
-    missing, strange = verify(folder)
-    assert "is missing" in missing
-    assert "was not collected" in strange
+    before = bytes_of(folder)
+    with pytest.raises(ValueError, match=r"strange.csv was not collected;"):
+        collect(STUDY, [finished_run(tmp_path, 1)], folder)
+    assert bytes_of(folder) == before
+
+
+def test_results_whose_checksums_were_taken_away_are_not_added_to(tmp_path):
+    folder = tmp_path / "results" / "s"
+    collect(STUDY, [finished_run(tmp_path, 0)], folder)
+    manifest = manifest_of(folder)
+    del manifest["sha256"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    before = bytes_of(folder)
+    with pytest.raises(ValueError, match="must hold an object sha256"):
+        collect(STUDY, [finished_run(tmp_path, 1)], folder)
+    assert bytes_of(folder) == before
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", "is not valid JSON"), ("[]", "has no cells"), (b"\xff", "is not valid JSON")],
+    [
+        ("{", "is not valid JSON"),
+        ("[]", "must hold one JSON object"),
+        ("{}", "an object cells"),
+        (b"\xff", "is not valid JSON"),
+    ],
 )
 def test_unreadable_results_are_told_and_left_alone(tmp_path, text, message):
     folder = tmp_path / "results" / "s"
@@ -173,7 +203,7 @@ def test_a_full_disk_leaves_the_results_as_they_were(tmp_path, monkeypatch):
     def full(handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(results.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         collect(STUDY, [finished_run(tmp_path, 1)], folder)
     assert bytes_of(folder) == before
@@ -186,7 +216,7 @@ def test_a_process_killed_between_the_two_renames_loses_nothing(tmp_path):
     finished_run(tmp_path, 1)
     script = (
         "import os, signal, sys; from pathlib import Path;"
-        "from ottrpo.experiments import results;"
+        "from ottrpo.results.collecting import collect;"
         "from ottrpo.experiments.grid import Cell, Study;"
         "whole = Path.rename;"
         "\ndef rename(self, target):\n"
@@ -194,14 +224,14 @@ def test_a_process_killed_between_the_two_renames_loses_nothing(tmp_path):
         "Path.rename = rename\n"
         f"cell = Cell(environment='Hopper-v5'); root = Path({str(tmp_path)!r})\n"
         "study = Study(name='s', description='d', cells=(cell,))\n"
-        "results.collect(study, [root / cell.name / 'seed1'], root / 'results' / 's')\n"
+        "collect(study.data(), [root / cell.name / 'seed1'], root / 'results' / 's')\n"
     )
     done = subprocess.run([sys.executable, "-c", script], check=False)
     assert done.returncode == -signal.SIGKILL
     assert not folder.exists()
     heal(folder)
     assert rows(folder) == ["0,10,10,1,0.5,1 2.5"]
-    assert verify(folder) == []
+    StudyFolder.read(folder)
 
 
 def test_runs_of_different_settings_are_never_mixed(tmp_path):
@@ -230,21 +260,21 @@ def test_a_setting_that_came_into_being_since_does_not_count(tmp_path):
     assert len(rows(folder)) == 2
 
 
-def test_kept_results_are_what_was_collected():
-    from pathlib import Path
-
+def test_kept_results_are_what_was_collected_and_would_be_written_again():
     kept = Path(__file__).parents[2] / "results"
     folders = sorted(path.parent for path in kept.glob("*/manifest.json"))
     assert folders
     for folder in folders:
-        assert "sha256" in manifest_of(folder), folder
-        assert verify(folder) == []
+        held = StudyFolder.read(folder)
+        held.require_no_others()
+        tables = {name: table.records() for name, table in held.tables.items()}
+        assert study_folder.holds(held, tables), folder
 
 
 def test_the_copy_is_removed_when_anything_fails(tmp_path, monkeypatch):
     folder = tmp_path / "results" / "s"
     monkeypatch.setattr(shutil, "copytree", None)  # not there yet: nothing to copy
-    monkeypatch.setattr(results, "_checksum", lambda path: 1 / 0)
+    monkeypatch.setattr(study_folder, "write_atomically", lambda path, content: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         collect(STUDY, [finished_run(tmp_path, 0)], folder)
     assert os.listdir(folder.parent) == []

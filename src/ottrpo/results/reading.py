@@ -1,14 +1,10 @@
-"""Read the folder of a study under ``results/``, and refuse what was damaged or edited by hand.
+"""The results of a study as whoever reports them wants them.
 
 Whatever is reported is a function of what this module returns.
 """
 
-import csv
-import hashlib
-import io
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,12 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ottrpo.core.checks import Floats, require
-from ottrpo.experiments.store import MANIFEST
 
-RUNS, AUDITS = "runs.csv", "audits.csv"
-_EVALUATION_COLUMNS = ("seed", "mark", "deterministic", "returns")
-_RUN_COLUMNS = ("cell", "seed", "steps", "updates", "violations", "train_seconds")
-_CELL_KEYS = ("environment", "agent", "config", "label", "trained_steps")
+from .layout import MANIFEST, RUNS
+from .study_folder import StudyFolder, Table, remedy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +39,7 @@ class Curves:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class FinishedRun:
     """One finished run."""
 
     seed: int
@@ -86,7 +79,7 @@ class CellResult:
     answers: tuple[str, ...] = ()
     resolved: Mapping[str, Any] = field(default_factory=dict)
     curves: Mapping[bool, Curves] = field(default_factory=dict)
-    runs: tuple[Run, ...] = ()
+    runs: tuple[FinishedRun, ...] = ()
 
     @property
     def title(self) -> str:
@@ -131,12 +124,12 @@ def read_study(folder: Path) -> StudyResult:
     Raises:
         ValueError: if a file is damaged, or is not what was collected.
     """
-    manifest = _read_manifest(folder / MANIFEST)
-    _check_sums(folder, manifest)
-    runs = _read_runs(folder / RUNS)
+    held = StudyFolder.read(folder)
+    manifest = held.manifest
+    runs = _read_runs(held.tables.get(RUNS))
     cells = tuple(
-        _read_cell(folder, cell_name, table, runs.get(cell_name, ()), manifest)
-        for cell_name, table in manifest["cells"].items()
+        _read_cell(held, cell_name, table, runs.get(cell_name, ()))
+        for cell_name, table in held.cells.items()
     )
     made_with = {key: manifest.get(key) for key in ("versions", "hardware", "commit", "collected")}
     return StudyResult(
@@ -148,99 +141,40 @@ def read_study(folder: Path) -> StudyResult:
     )
 
 
-def read_rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """The columns ``names`` of a table, row by row, each with the number of its line."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        head, *rows = csv.reader(io.StringIO(text, newline="")) if text else [[]]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is not a table: {error}; {_remedy(path)}") from error
-    missing = [name for name in names if name not in head]
-    require(not missing, f"{path} lacks the columns {', '.join(missing)}; {_remedy(path)}")
-    places = [head.index(name) for name in names]
-    for line, row in enumerate(rows, start=2):
-        values = [row[place] for place in places] if len(row) == len(head) else [""]
-        if not all(values):
-            raise ValueError(f"{path}, line {line} is torn; {_remedy(path)}")
-        yield line, values
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    require(path.is_file(), f"there is no {path}; `ottrpo reproduce STUDY` makes it")
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # also what is not text
-        raise ValueError(f"{path} is not valid JSON: {error}; {_remedy(path)}") from error
-    cells = manifest.get("cells") if isinstance(manifest, dict) else None
-    require(isinstance(cells, dict), f"{path} must hold an object with cells; {_remedy(path)}")
-    sums = isinstance(manifest.get("sha256", {}), dict)
-    require(sums, f"{path}: sha256 must be an object; {_remedy(path)}")
-    for name, cell in manifest["cells"].items():
-        absent = [key for key in _CELL_KEYS if not isinstance(cell, dict) or key not in cell]
-        require(not absent, f"{path}: the cell {name!r} lacks {', '.join(absent)}")
-        safe = Path(name).name == name and name not in (".", "..")
-        require(safe, f"{path}: the cell {name!r} is no name of a file")
-        _require_types(path, name, cell)
-    return dict(manifest)
-
-
-def _require_types(path: Path, name: str, cell: Mapping[str, Any]) -> None:
-    """Refuse a manifest that says something other than `ottrpo reproduce` writes."""
-    seeds, steps = cell.get("seeds", []), cell["trained_steps"]
-    for key, right in (
-        ("seeds", isinstance(seeds, list) and all(type(seed) is int for seed in seeds)),
-        ("trained_steps", steps is None or (type(steps) is int and steps > 0)),
-        ("planned_seeds", isinstance(cell.get("planned_seeds"), int | None)),
-        ("resolved", isinstance(cell.get("resolved"), dict | None)),
-    ):
-        require(right, f"{path}: {key} of {name} can't be {cell.get(key)!r}; {_remedy(path)}")
-
-
-def _check_sums(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Hold the tables to the checksums that were taken when they were collected."""
-    for name, expected in manifest.get("sha256", {}).items():
-        path = folder / Path(name).name
-        require(path.is_file(), f"{path} is missing; {_remedy(path)}")
-        same = hashlib.sha256(path.read_bytes()).hexdigest() == expected
-        require(same, f"{path} has been changed since it was collected; {_remedy(path)}")
-
-
 def _read_cell(
-    folder: Path,
-    name: str,
-    table: Mapping[str, Any],
-    runs: Sequence[Run],
-    manifest: Mapping[str, Any],
+    held: StudyFolder, name: str, cell: Mapping[str, Any], runs: Sequence[FinishedRun]
 ) -> CellResult:
-    path = folder / f"{name}.csv"
-    curves = _read_curves(path) if path.is_file() else {}
+    manifest, path = held.manifest, held.path / f"{name}.csv"
+    table = held.tables.get(path.name)
+    curves = {} if table is None else _read_curves(table)
     found = {seed for curve in curves.values() for seed in curve.seed_n}
-    kept = set(table.get("seeds", found))
+    kept = set(cell.get("seeds", found))
     require(
         found == kept,
-        f"{path} holds the seeds {sorted(found)}, its manifest says {sorted(kept)}; "
-        f"{_remedy(path)}",
+        f"{path} holds the seeds {sorted(found)}, its manifest says {sorted(kept)}; {remedy(path)}",
     )
     return CellResult(
-        study=str(manifest.get("study", folder.name)),
+        study=str(manifest.get("study", held.path.name)),
         name=name,
-        environment=str(table["environment"]),
-        agent=str(table["agent"]),
-        config=str(table["config"]),
-        label=str(table["label"] or ""),
-        steps=table["trained_steps"],
-        planned=table.get("planned_seeds"),
+        environment=str(cell["environment"]),
+        agent=str(cell["agent"]),
+        config=str(cell["config"]),
+        label=str(cell["label"] or ""),
+        steps=cell["trained_steps"],
+        planned=cell.get("planned_seeds"),
         answers=tuple(map(str, manifest.get("paper") or ())),
-        resolved=table.get("resolved") or {},
+        resolved=cell.get("resolved") or {},
         curves=curves,
         runs=tuple(runs),
     )
 
 
-def _read_curves(path: Path) -> dict[bool, Curves]:
+def _read_curves(table: Table) -> dict[bool, Curves]:
     """Way to act -> seed x mark."""
     found: dict[bool, dict[int, dict[int, float]]] = {}
-    for line, (seed, mark, way, returns) in read_rows(path, _EVALUATION_COLUMNS):
+    for line, (seed, mark, way, returns) in table.columns(
+        "seed", "mark", "deterministic", "returns"
+    ):
         try:
             values = [float(value) for value in returns.split()]
             mean = sum(values) / len(values)
@@ -249,7 +183,7 @@ def _read_curves(path: Path) -> dict[bool, Curves]:
                 raise ValueError(f"seed {seed} at {mark} stands there twice or is no number")
             curve[int(mark)] = mean
         except (ValueError, ZeroDivisionError) as error:
-            raise ValueError(f"{path}, line {line}: {error}; {_remedy(path)}") from error
+            raise ValueError(f"{table.path}, line {line}: {error}; {remedy(table.path)}") from error
     return {way: curves_from(found[way]) for way in sorted(found, reverse=True)}
 
 
@@ -264,14 +198,16 @@ def curves_from(by_seed: Mapping[int, Mapping[int, float]]) -> Curves:
     )
 
 
-def _read_runs(path: Path) -> dict[str, list[Run]]:
-    runs: dict[str, list[Run]] = {}
-    if not path.is_file():
+def _read_runs(table: Table | None) -> dict[str, list[FinishedRun]]:
+    runs: dict[str, list[FinishedRun]] = {}
+    if table is None:
         return runs
-    for line, (cell, *numbers, seconds) in read_rows(path, _RUN_COLUMNS):
+    for line, (cell, *numbers, seconds) in table.columns(
+        "cell", "seed", "steps", "updates", "violations", "train_seconds"
+    ):
         try:
             seed, steps, updates, violations = map(int, numbers)
-            run = Run(
+            run = FinishedRun(
                 seed=seed,
                 steps=steps,
                 updates=updates,
@@ -279,11 +215,6 @@ def _read_runs(path: Path) -> dict[str, list[Run]]:
                 train_seconds=float(seconds),
             )
         except ValueError as error:
-            raise ValueError(f"{path}, line {line}: {error}; {_remedy(path)}") from error
+            raise ValueError(f"{table.path}, line {line}: {error}; {remedy(table.path)}") from error
         runs.setdefault(cell, []).append(run)
     return runs
-
-
-def _remedy(path: Path) -> str:
-    folder = path.parent
-    return f"restore it, or move {folder} away and make it anew: ottrpo reproduce {folder.name}"
