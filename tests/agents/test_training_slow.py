@@ -1,7 +1,5 @@
 """Whole trainings: minutes, not seconds."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -48,11 +46,12 @@ def test_memory_does_not_grow():
     assert figures["growth"] < 10  # megabytes
 
 
-def test_the_benchmark_prints_what_it_should(capsys):
-    assert benchmark.main(["--envs", "MountainCarContinuous-v0", "--quick", "--json"]) == 0
-    row = json.loads(capsys.readouterr().out)["training"][0]
-    assert row["relative_time"]["matched"]["ppo"] > 5  # twenty and more on a quiet machine
-    assert row["relative_time"]["own"]["trpo"] > 1
-    parts = row["microseconds_per_step"]
+def test_the_benchmark_measures_what_it_should():
+    figures = benchmark.Train(envs=("MountainCarContinuous-v0",), quick=True).measure()
+    times = {(row["agent"], row["settings"]): row["relative_time"] for row in figures["training"]}
+    assert times["ppo", "matched"] > 5  # twenty and more on a quiet machine
+    assert times["trpo", "own"] > 1
+    (parts,) = figures["parts"]
+    assert parts.pop("at") == "MountainCarContinuous-v0"
     assert {"environment", "acting", "buffers", "dual", "update"} <= set(parts)
     assert np.isfinite(list(parts.values())).all()

@@ -1,51 +1,85 @@
+import json
 import sys
 import types
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 
+import ottrpo.benchmarks
+from ottrpo.benchmarks.harness import Benchmark
 from ottrpo.cli import main
-from ottrpo.experiments import registry
 
 
-@pytest.fixture
+@dataclass(frozen=True, kw_only=True)
+class Stopwatch(Benchmark):
+    """Measures nothing, and remembers what it was given."""
+
+    titles: ClassVar = {"laps": "laps of nobody", "never": "never measured"}
+
+    rows: int = 2
+    """how many laps"""
+
+    def __post_init__(self):
+        if self.rows < 1:
+            raise ValueError(f"--rows must be at least 1, got {self.rows}")
+
+    def measure(self):
+        laps = [{"lap": f"lap {i}", "lap_seconds": 1234.5, "rest": None} for i in range(self.rows)]
+        return {"laps": laps, "quick": self.quick}
+
+
+@pytest.fixture(autouse=True)
 def stopwatch(monkeypatch):
-    """A benchmark that only remembers what it was given."""
-    module = types.ModuleType("stopwatch")
-    module.given = []
-    module.main = lambda options: module.given.append(options) or 0
-    monkeypatch.setitem(sys.modules, "stopwatch", module)
-    monkeypatch.setattr(registry, "BENCHMARKS", {"stopwatch": "nothing"})
-    monkeypatch.setattr(registry, "_benchmark_module", lambda name: name)
-    monkeypatch.setattr(registry, "_exists", lambda name: name == "stopwatch")
-    return module
+    """One file and one line: that is all there is to a benchmark."""
+    module = types.ModuleType("ottrpo.benchmarks.stopwatch")
+    module.Stopwatch = Stopwatch
+    monkeypatch.setitem(sys.modules, "ottrpo.benchmarks.stopwatch", module)
+    monkeypatch.setitem(ottrpo.benchmarks.BENCHMARKS, "stopwatch", ("Stopwatch", "nothing"))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "given"),
+    ("arguments", "rows", "quick"),
+    [([], 2, False), (["--quick"], 2, True), (["--rows", "3"], 3, False)],
+)
+def test_a_benchmark_gets_the_options_after_its_name(arguments, rows, quick, capsys):
+    assert main(["bench", "stopwatch", "--json", *arguments]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert (len(figures["laps"]), figures["quick"]) == (rows, quick)
+
+
+def test_figures_are_shown_as_tables(capsys):
+    assert main(["bench", "stopwatch"]) == 0
+    told = capsys.readouterr().out
+    assert "laps of nobody" in told
+    assert "never measured" not in told
+    row = next(line for line in told.splitlines() if "lap 1" in line)
+    assert [part.strip() for part in row.strip("│ ").split("│")] == ["lap 1", "1,234", "-"]
+
+
+def test_a_benchmark_is_listed(capsys):
+    assert main(["list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["benchmarks"]["stopwatch"] == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
     [
-        ([], []),
-        (["--quick"], ["--quick"]),
-        (["--rows", "3", "x"], ["--rows", "3", "x"]),
+        (["hourglass"], "'hourglass' is not a benchmark; known: dual, "),
+        (["stopwatch", "--rows", "0"], "--rows must be at least 1, got 0"),
+        (["stopwatch", "--nonsense"], "--nonsense"),
+        (["train", "--agents", "ppox", "--envs", "Pendulum-v1"], "did you mean 'ppo'?"),
     ],
 )
-def test_a_benchmark_gets_the_options_after_its_name(stopwatch, arguments, given):
-    assert main(["bench", "stopwatch", *arguments]) == 0
-    assert stopwatch.given == [given]
+def test_a_mistake_is_told_in_one_line(arguments, message, capsys):
+    assert main(["bench", *arguments]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert message in told.err
+    assert told.err.count("\n") == 1
 
 
-def test_an_unknown_benchmark_is_told_in_one_line(stopwatch, capsys):
-    assert main(["bench", "hourglass"]) == 2
-    told = capsys.readouterr().err
-    assert told == "ottrpo: 'hourglass' is not a benchmark; known: stopwatch\n"
-
-
-def test_the_exit_code_of_a_benchmark_is_ours(stopwatch):
-    stopwatch.main = lambda options: 1
-    assert main(["bench", "stopwatch"]) == 1
-    stopwatch.main = lambda options: sys.exit(2)
-    assert main(["bench", "stopwatch", "--nonsense"]) == 2
-
-
-def test_the_dual_benchmark_is_there(capsys):
-    assert main(["bench", "dual", "--help"]) == 0
-    assert "usage: ottrpo bench dual" in capsys.readouterr().out
+@pytest.mark.parametrize("name", ["dual", "tabular", "train", "checkpoint"])
+def test_every_benchmark_is_there(name, capsys):
+    assert main(["bench", name, "--help"]) == 0
+    assert f"usage: ottrpo bench {name}" in capsys.readouterr().out

@@ -13,7 +13,7 @@ class Bench:
     """Measure speed, as ratios taken side by side in one run. `ottrpo list` names what there is."""
 
     benchmark: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK")]
-    """dual, tabular, train or checkpoint; what follows it are the benchmark's own options"""
+    """which; its own options follow it, and `ottrpo bench BENCHMARK --help` tells them"""
     options: tyro.conf.Suppress[tuple[str, ...]] = ()
 
     @classmethod
@@ -24,11 +24,9 @@ class Bench:
 
     def run(self) -> int:
         """Hand over to the benchmark."""
-        from ottrpo.experiments.registry import benchmark
+        from ottrpo.benchmarks import load
 
         with mistakes():
-            main = benchmark(self.benchmark)
-        try:
-            return main(list(self.options))
-        except SystemExit as exit_:  # the benchmark's own parser has told what was wrong
-            return exit_.code if isinstance(exit_.code, int) else 0
+            kind = load(self.benchmark)
+            benchmark = parse(kind, f"ottrpo bench {self.benchmark}", self.options)
+        return 0 if benchmark is None else benchmark.run()

@@ -31,6 +31,7 @@ class List:
 
 
 def _collect() -> dict[str, dict[str, Any]]:
+    from ottrpo.benchmarks import BENCHMARKS
     from ottrpo.core.cost_data import COST_KINDS
     from ottrpo.envs.catalogue import CATALOGUE
     from ottrpo.experiments import registry
@@ -54,7 +55,7 @@ def _collect() -> dict[str, dict[str, Any]]:
             for entry in CATALOGUE
         },
         "studies": {name: study.description for name, study in registry.studies().items()},
-        "benchmarks": registry.benchmarks(),
+        "benchmarks": {name: text for name, (_, text) in BENCHMARKS.items()},
     }
 
 

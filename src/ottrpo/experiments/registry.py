@@ -5,7 +5,7 @@ them trains is decided by the environment's spaces.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -196,27 +196,6 @@ def studies() -> "dict[str, Study]":
     return dict(STUDIES)
 
 
-BENCHMARKS = {
-    "dual": "the exact dual against scipy's scalar minimiser",
-    "tabular": "finite problems against a loop over Gymnasium",
-    "train": "time per million steps of any agents beside OT-TRPO",
-    "checkpoint": "a checkpoint against the training between two",
-}
-
-
-def benchmarks() -> dict[str, str]:
-    """The benchmarks that this installation has, with what they measure."""
-    return {name: text for name, text in BENCHMARKS.items() if _exists(_benchmark_module(name))}
-
-
-def benchmark(name: str) -> Callable[[list[str]], int]:
-    """The entry point of a benchmark."""
-    known = benchmarks()
-    require(name in known, f"{name!r} is not a benchmark; known: {', '.join(known) or 'none'}")
-    main: Callable[[list[str]], int] = import_module(_benchmark_module(name)).main
-    return main
-
-
 _UNKNOWN = object()
 
 
@@ -226,10 +205,6 @@ def _as_data(value: Any) -> Any:
         return cost_to_data(value)
     plain = value is None or isinstance(value, bool | int | float | str | list | tuple | dict)
     return value if plain else _UNKNOWN
-
-
-def _benchmark_module(name: str) -> str:
-    return f"ottrpo.benchmarks.{name}"
 
 
 def _exists(module: str) -> bool:

@@ -1,7 +1,5 @@
 """The benchmark compares like with like."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -20,19 +18,19 @@ def test_the_loop_over_gymnasium_is_the_same_algorithm(environment):
 
 def test_growth_is_measured_over_both_kinds_of_cost():
     measured = tabular.growth((50, 100), (2, 4))
-    assert [(g.cost, g.states, g.actions) for g in measured][:4] == [
+    assert [(g["cost"], g["states"], g["actions"]) for g in measured][:4] == [
         ("binary", 50, 4),
         ("binary", 100, 4),
         ("binary", 250, 2),
         ("binary", 250, 4),
     ]
-    assert all(g.seconds > 0 for g in measured)
+    assert all(g["seconds"] > 0 for g in measured)
+    assert [g["exponent"] is None for g in measured] == [True, False] * 4
 
 
 @pytest.mark.slow
-def test_the_promised_ratios(capsys):
-    assert tabular.main(["--json"]) == 0
-    figures = json.loads(capsys.readouterr().out)
+def test_the_promised_ratios():
+    figures = tabular.Tabular().measure()
     assert min(t["ratio"] for t in figures["training"]) >= 100
     assert figures["seeds"]["ratio"] >= 1
     for kind in ("binary", "general"):

@@ -1,0 +1,103 @@
+"""What benchmarks share: their options, timing in turns, and tables."""
+
+import json
+import sys
+import time
+import timeit
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+TURN = 5e-3  # seconds
+Row = dict[str, Any]
+Figures = dict[str, Any]  # name of a table -> rows, or a single one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark(ABC):
+    """Options, and how to measure; what is measured are tables.
+
+    Attributes:
+        titles: of the tables that are shown to people, by the names of their figures.
+
+    Raises:
+        ValueError: if the options make no sense.
+    """
+
+    titles: ClassVar[Mapping[str, str]]
+
+    json: bool = False
+    """print one JSON object"""
+    quick: bool = False
+    """less of everything, to see that it works"""
+
+    @abstractmethod
+    def measure(self) -> Figures:
+        """The figures: name of a table -> its rows, or its only one; column -> value."""
+
+    def run(self) -> int:
+        """Measure and tell; the exit code."""
+        figures = self.measure()
+        if self.json:
+            print(json.dumps(figures, indent=2))
+            return 0
+        from rich.console import Console
+
+        console = Console()
+        for key, title in self.titles.items():
+            if key in figures:  # quickly, not everything is measured
+                found = figures[key]
+                console.print(_drawn(title, [found] if isinstance(found, dict) else found))
+        return 0
+
+
+def timed(function: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds, and what the function returned."""
+    began = time.perf_counter()
+    result = function()
+    return time.perf_counter() - began, result
+
+
+def in_turns(functions: Sequence[Callable[[], object]], seconds: float) -> list[float]:
+    """The best time of each function, in turns for about ``seconds`` in all, three at least.
+
+    So a busy machine slows all alike. A turn repeats a function for a few milliseconds, so that
+    each is measured warm.
+    """
+    repeats = [max(1, int(TURN / timeit.timeit(function, number=1))) for function in functions]
+    best = [np.inf] * len(functions)
+    end = time.perf_counter() + seconds
+    rounds = 0
+    while rounds < 3 or time.perf_counter() < end:
+        for i, function in enumerate(functions):
+            best[i] = min(best[i], timeit.timeit(function, number=repeats[i]) / repeats[i])
+        rounds += 1
+    return best
+
+
+def tell(line: str) -> None:
+    """Where a long benchmark is; what it found goes to the standard output."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def _drawn(title: str, rows: Sequence[Row]) -> "Table":
+    from rich.table import Table
+
+    drawn = Table(title=title)
+    for i, name in enumerate(rows[0]):
+        drawn.add_column(name.replace("_", " "), justify="right" if i else "left")
+    for row in rows:
+        drawn.add_row(*map(_written, row.values()))
+    return drawn
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value or "-")
