@@ -51,3 +51,7 @@ def test_every_example_is_run_and_listed():
     listed = (EXAMPLES / "README.md").read_text()
     assert programs
     assert all(f'"{name}"' in here and f"({name})" in listed for name in programs)
+
+
+def test_simulate_a_task(tmp_path):
+    assert " in the last (1 is upright)" in run("simulate_a_task.py", "2048", folder=tmp_path)

@@ -20,3 +20,11 @@ def default_to_one_thread() -> None:
     """Ask every numerical library for one thread; what the user has set already stays."""
     for name in THREAD_VARIABLES:
         os.environ.setdefault(name, "1")
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1

@@ -206,7 +206,7 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
             # an old version that was asked for by name is recorded in the manifest, not scolded
             warnings.filterwarnings("ignore", message=".*is out of date.*")
             return gymnasium.make(resolve(env_id), **kwargs)
-    except (gymnasium.error.Error, ImportError, TypeError) as error:
+    except (gymnasium.error.Error, ImportError, OSError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(
             f"the environment {env_id!r} can't be made: {reason} (`ottrpo list` names some)"
