@@ -18,7 +18,6 @@ from ottrpo.cli import main
 from ottrpo.experiments.one_run import Nobody
 from ottrpo.experiments.protocol import score
 from ottrpo.experiments.run import build_agent, manifest, plan_run, train
-from ottrpo.experiments.sb3_callback import AfterUpdate
 from ottrpo.results.run_directory import RunDirectory
 
 REACH, MATCH = "ottrpo/Reach-v0", "ottrpo/Match-v0"
@@ -57,7 +56,8 @@ def test_it_learns_bit_for_bit_what_the_library_s_own_learns(agent_class, extra)
     theirs.learn(256)
     ours = small(agent_class, **NORMALISED, **extra)
     # looking on changes nothing
-    ours.learn(256, callback=AfterUpdate(lambda agent: agent.evaluate(2, deterministic=False)))
+    with ours.telling(lambda agent: agent.evaluate(2, deterministic=False)):
+        ours.learn(256)
     parameters = theirs.get_parameters()["policy"]
     given = {f"policy.{name}": tensor.numpy() for name, tensor in parameters.items()}
     assert equal(ours.get_parameters(), given)
@@ -117,7 +117,7 @@ def test_a_saved_agent_is_the_same_normaliser_and_all(agent_class, extra, tmp_pa
     for other in (alone, loaded):
         assert other.settings() == agent.settings()
         assert other.num_timesteps == agent.num_timesteps
-        assert equal(other._saved_arrays(), agent._saved_arrays())
+        assert equal(other._learnt()[0], agent._learnt()[0])
         np.testing.assert_array_equal(
             other.predict(observation, deterministic=True)[0],
             agent.predict(observation, deterministic=True)[0],
@@ -139,7 +139,7 @@ def test_an_interrupted_training_goes_on_exactly(agent_class, tmp_path):
     assert 192 <= agent.num_timesteps < 256
     assert not equal(agent.get_parameters(), whole.get_parameters())
     agent.learn(agent.remaining_timesteps, reset_num_timesteps=False)
-    assert equal(agent._saved_arrays(), whole._saved_arrays())
+    assert equal(agent._learnt()[0], whole._learnt()[0])
 
 
 def test_a_file_of_another_agent_is_refused(tmp_path):
@@ -184,9 +184,9 @@ def test_a_table_of_logits_finds_the_way_along_the_cliff(tmp_path):
 
 def test_evaluation_uses_frozen_statistics_and_tells_raw_returns():
     agent = small(PPO, **NORMALISED).learn(128)
-    before = agent._saved_arrays()
+    before = agent._learnt()[0]
     returns = agent.evaluate(4, seed=3)
-    assert equal(agent._saved_arrays(), before)
+    assert equal(agent._learnt()[0], before)
     observation = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
     np.testing.assert_array_equal(
         agent._normalised(observation), agent.env.normalize_obs(observation)

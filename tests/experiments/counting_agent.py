@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ottrpo.persistence.snapshot import Boundary
 
-class CountingAgent:
+
+class CountingAgent(Boundary):
     """Finite spaces; each update takes ``stride`` steps; the return is the step it has reached."""
 
     def __init__(self, env, *, stride=7, cost=None, table=None, seed=0):
@@ -17,11 +19,11 @@ class CountingAgent:
         self.last_update = {}
         self.evaluation_seeds = []
 
-    def learn(self, total_timesteps, callback=None, progress_bar=False):
+    def learn(self, total_timesteps):
         while self.num_timesteps < total_timesteps:
             self.num_timesteps += self.stride
             self.last_update = {"ot/spent": 0.5, "ot/violation": float(self.num_timesteps % 2)}
-            if callback is not None and callback(self) is False:
+            if not self._after_update():
                 break
         return self
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from counting_agent import CountingAgent
 
+from ottrpo.persistence.snapshot import Snapshot
 
-class MoodyAgent(CountingAgent):
+
+class MoodyAgent(CountingAgent, Snapshot):
     """Late in training it crashes, hangs or dies, as its mood is; once, if it can leave a mark.
 
     ``pause`` is how long an update takes, in seconds; ``marks`` where it leaves marks.
@@ -18,28 +20,46 @@ class MoodyAgent(CountingAgent):
         super().__init__(env, stride=stride, seed=seed)
         self.mood, self.pause, self.marks = mood, pause, marks
 
-    def learn(self, total_timesteps, callback=None, progress_bar=False):
-        end = self.num_timesteps + total_timesteps
+    def learn(self, total_timesteps):
+        self._total_timesteps = self.num_timesteps + total_timesteps
+        return super().learn(self._total_timesteps)
 
-        def moody(agent):
-            time.sleep(self.pause)
-            if agent.num_timesteps > 0.8 * end and self._has_its_moment():
-                self._lose_it()
-            return callback(agent)
-
-        return super().learn(end, callback=moody)
-
-    def why_not_exact(self):
-        return None
+    def _after_update(self):
+        time.sleep(self.pause)
+        if self.num_timesteps > 0.8 * self._total_timesteps and self._has_its_moment():
+            self._lose_it()
+        return super()._after_update()
 
     def start_segment(self):
         raise AssertionError("an exact run has no segments")
 
-    def training_state(self):
+    def _learnt(self):
         return {}, {"num_timesteps": self.num_timesteps}
 
-    def resume_from(self, arrays, data):
+    def _restore(self, arrays, data):
         self.num_timesteps = data["num_timesteps"]
+
+    def _kept(self):
+        return {"total": self._total_timesteps}
+
+    def _go_on(self, kept, first):
+        self._total_timesteps = kept["total"]
+
+    def _world(self):
+        return self
+
+    def _capture(self, arrays):
+        return None, None
+
+    def _put_back(self, state, arrays):
+        assert state is None
+
+    def _seed_environment(self, seed):
+        return None
+
+    @classmethod
+    def _made_again(cls, path, arrays, data, env, settings):
+        return cls(env, **settings)
 
     def _has_its_moment(self):
         if self.mood == "calm":

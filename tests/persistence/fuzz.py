@@ -31,8 +31,7 @@ from hypothesis import strategies as st
 
 from ottrpo.experiments import registry
 from ottrpo.persistence import bundle, strict_json
-from ottrpo.persistence.checkpoints import Checkpoints
-from ottrpo.persistence.keeper import checkpoint_kind
+from ottrpo.persistence.checkpoints import Checkpoints, checkpoint_kind
 from ottrpo.persistence.lock import NAME, DirectoryLock
 from ottrpo.persistence.randomness import global_randomness, set_global_randomness
 
@@ -255,7 +254,7 @@ def _saved(name):
 def _stopped(name):
     """The class of an agent, and the arrays and data of its honest checkpoint."""
     agent = _agent(name).learn(32)
-    return type(agent), *agent.training_state()
+    return type(agent), *agent.snapshot()
 
 
 def _places(value, path=()):

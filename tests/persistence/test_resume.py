@@ -322,7 +322,7 @@ def test_two_trainings_do_not_share_a_folder(tmp_path):
 
 def test_the_data_of_a_checkpoint_is_plain(tmp_path):
     agent = made(*CASES["hopper"]).learn(STEPS, callback=CheckpointEvery(EVERY, tmp_path))
-    arrays, data = agent.training_state()
+    arrays, data = agent.snapshot()
     strict_json.dumps(data)
     assert all(isinstance(array, np.ndarray) for array in arrays.values())
     assert data["training"]["mode"] == "exact"

@@ -6,8 +6,7 @@ those of `ottrpo.deep`. An agent adds `train`: what it learns from a rollout.
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, ClassVar, Self
 
@@ -35,7 +34,6 @@ from .environments import Watcher, allowed, fresh_env, made, name_of, source_of
 from .experience import Experience, merged
 from .guards import require_finite_estimates, require_finite_update
 from .predictor import Predictor, as_batch, channels_first, rows_of, with_axis
-from .resuming import Resumable
 from .settings import (
     CnnPolicy,
     MlpPolicy,
@@ -44,13 +42,15 @@ from .settings import (
     at_least,
     flag,
     fraction,
+    functions_of,
     not_negative,
     positive,
     saved_names,
     scheduled,
     settings_of,
 )
-from .spaces import actions_of, as_schedule, space_from_data, space_to_data
+from .snapshots import VectorSnapshot, environment_again
+from .spaces import actions_of, as_schedule, space_from_data
 from .trees import flatten, unflatten
 
 Array = Any
@@ -65,7 +65,7 @@ FADING_TRACE = {"start": 0.98, "end": 0.92, "end_fraction": 0.3}
 FADING_COLOR = {"start": 1.0, "end": 0.0, "end_fraction": 0.2}
 
 
-class DeepAgent(Resumable, BaseAlgorithm):
+class DeepAgent(VectorSnapshot, BaseAlgorithm):
     """An on-policy agent with SB3's face; subclasses say in `train` what they learn."""
 
     policy_aliases: ClassVar[dict[str, Any]] = {
@@ -189,7 +189,6 @@ class DeepAgent(Resumable, BaseAlgorithm):
             enabled=self.normalize_reward and ours,
         )
         self._predictors: dict[tuple[int, bool], Predictor] = {}
-        self._start_segments()
         rollout = 0 if self.env is None else self.n_steps * self.n_envs
         if rollout > self.batch_size and rollout % self.batch_size:
             warnings.warn(
@@ -266,8 +265,7 @@ class DeepAgent(Resumable, BaseAlgorithm):
         total_timesteps, callback = self._setup_learn(
             total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar
         )
-        # what a callback holds while training lasts, and must let go however it ends
-        with ExitStack() as self.while_learning:
+        with self._learning():
             callback.on_training_start(locals(), globals())
             iteration = 0
             while self.num_timesteps < total_timesteps:
@@ -279,6 +277,8 @@ class DeepAgent(Resumable, BaseAlgorithm):
                 self._train_and_record(rollout)
                 if log_interval is not None and iteration % log_interval == 0:
                     OnPolicyAlgorithm.dump_logs(self, iteration)  # type: ignore[arg-type]
+                if not self._after_update():
+                    break
             callback.on_training_end()
         return self
 
@@ -308,7 +308,6 @@ class DeepAgent(Resumable, BaseAlgorithm):
         """Act for ``n_steps`` steps in every environment; ``None`` if a callback said stop."""
         watcher = None
         if callback is not None:
-            # first of all: between two updates a callback may save everything, or set it back
             callback.on_rollout_start()
             watcher = Watcher(self, callback)
         source, masked = source_of(self._environment(), self.layout, self.actions)
@@ -342,11 +341,6 @@ class DeepAgent(Resumable, BaseAlgorithm):
         super()._update_current_progress_remaining(num_timesteps, total_timesteps)
         # the last rollout may go beyond the total; schedules end at 0
         self._current_progress_remaining = max(self._current_progress_remaining, 0.0)
-
-    def _environment(self) -> VecEnv:
-        if self.env is None:
-            raise ValueError("this agent has no environment; give it one: agent.set_env(env)")
-        return self.env
 
     def _name(self) -> str:
         return name_of(self._environment())
@@ -503,30 +497,38 @@ class DeepAgent(Resumable, BaseAlgorithm):
         """The constructor's keywords as plain data, from which an equal agent can be built."""
         return settings_of(self)
 
-    def save(
-        self, path: Any, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
-    ) -> None:
-        """Write the agent to one file of safetensors and JSON, without pickle.
+    def _learnt(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return state.agent_arrays(self), self._said(state.agent_data(self))
 
-        Args:
-            path: where; ``.zip`` is added if it has no ending.
-            exclude: not supported, as nothing else than the agent itself is saved.
-            include: likewise.
-        """
-        if exclude or include:
-            raise ValueError("exclude and include have no meaning here: a bundle is always whole")
-        bundle.write(path, type(self).__name__, state.agent_arrays(self), self._saved_data())
+    def _restore(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+        state.restore(self, arrays, data["state"])
+        self._restore_counters(data["state"])
+        self._last_obs = state.last_observation(arrays)
 
-    def _saved_data(self) -> dict[str, Any]:
+    def _start_from(self, observation: Any) -> None:
+        self._last_obs = self.layout.encode(observation, self.n_envs)
+        self.reward_normaliser.return_n[:] = 0.0
+
+    def _policy_name(self) -> str:
         policy_class: Any = self.policy_class
-        return {
-            "policy": policy_class.__name__,
-            "settings": self.settings(),
-            "observation_space": space_to_data(self.observation_space),
-            "action_space": space_to_data(self.action_space),
-            "environment": None if self.env is None else name_of(self.env),
-            "state": state.agent_data(self),
-        }
+        return str(policy_class.__name__)
+
+    def _functions(self) -> list[str]:
+        return functions_of(self)
+
+    @classmethod
+    def _made_again(
+        cls,
+        path: Any,
+        arrays: Mapping[str, Any],
+        data: Mapping[str, Any],
+        env: Any,
+        settings: Mapping[str, Any],
+    ) -> Self:
+        settings = dict(settings)
+        device = settings.pop("device", "auto")
+        env = environment_again(data) if env is None else env
+        return cls._from_saved(path, arrays, data, env, device, settings)
 
     @classmethod
     def load(
@@ -558,8 +560,8 @@ class DeepAgent(Resumable, BaseAlgorithm):
         with bundle.interpreting(path):
             replaced = {k: v for k, v in (custom_objects or {}).items() if k in data["settings"]}
         agent = cls._from_saved(path, arrays, data, env, device, replaced | settings)
-        if env is not None and not force_reset:
-            agent._last_obs = state.last_observation(arrays)
+        if env is None or force_reset:
+            agent._last_obs = None
         return agent
 
     @classmethod
@@ -590,7 +592,7 @@ class DeepAgent(Resumable, BaseAlgorithm):
             agent._adopt(env)
         with bundle.interpreting(path):
             agent._setup_model()
-            state.restore(agent, arrays, data["state"])
+            agent._restore(arrays, data)
         return agent
 
     def _adopt(self, env: Any) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 from stable_baselines3.common.callbacks import BaseCallback
 
-from ottrpo.persistence.checkpoints import Checkpoints
-from ottrpo.persistence.keeper import Keeper, checkpoint_kind, is_resumable, segment_line
+from ottrpo.persistence.keeper import Keeper
 from ottrpo.persistence.lock import DirectoryLock
+from ottrpo.persistence.snapshot import Snapshot, segment_line
 from ottrpo.persistence.stopping import StopSignals
 
 
@@ -40,29 +40,23 @@ class CheckpointEvery(BaseCallback):
     def __init__(self, steps: int, folder: str | Path, verbose: int = 0) -> None:
         super().__init__(verbose)
         self._steps, self._folder = int(steps), Path(folder)
-        self._stop = StopSignals()
-        self._updates = 0
 
     def start(self, agent: Any) -> None:
         """Training starts, or goes on."""
-        if not is_resumable(agent):
+        if not isinstance(agent, Snapshot):
             raise ValueError(f"{type(agent).__name__} can't go on from a checkpoint")
         self._folder.mkdir(parents=True, exist_ok=True)
         agent.while_learning.enter_context(DirectoryLock(self._folder))
         self._stop = agent.while_learning.enter_context(StopSignals())
-        kind = checkpoint_kind(type(agent).__name__)
-        self._keeper = Keeper(Checkpoints(self._folder, kind), self._steps)
-        self._keeper.start(agent)
-        agent.training_state()  # what can't be saved is refused now, not after the first hours
+        self._keeper = Keeper(agent, self._folder, self._steps, self._stop)
+        agent.snapshot()  # what can't be saved is refused now, not after the first hours
         reason = agent.why_not_exact()
         if reason is not None:
             print(segment_line(reason))  # noqa: T201  # a run that differs for it is told so
 
     def __call__(self, agent: Any) -> None:
-        """Called after every update; the agents on tables call it themselves."""
+        """Called after every update."""
         written = self._keeper.after_update(agent)
-        if self._stop.asked is not None:
-            written = self._keeper.before_stop(agent) or written
         if written is not None and self.verbose:
             print(f"checkpoint: {written}")  # noqa: T201  # asked for
         if self._stop.asked is not None:
@@ -72,14 +66,8 @@ class CheckpointEvery(BaseCallback):
 
     def _on_training_start(self) -> None:
         agent: Any = self.model
-        self._updates = agent._n_updates
         self.start(agent)
-
-    def _on_rollout_start(self) -> None:
-        agent: Any = self.model
-        if agent._n_updates > self._updates:
-            self._updates = agent._n_updates
-            self(agent)
+        agent.while_learning.enter_context(agent.telling(self))
 
     def _on_step(self) -> bool:
         return True

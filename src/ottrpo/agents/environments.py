@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
@@ -80,12 +81,22 @@ def name_of(env: Any) -> str:
         return "an environment that was closed"
 
 
-def remade_by_id(env: VecEnv) -> bool:
-    """Whether its id alone is enough to make it again."""
-    spec = env.get_attr("spec")[0]
-    if spec is None or spec.kwargs or type(env) is not DummyVecEnv or env.num_envs > 1:
+def remade_by_id(env: VecEnv, *, copies: bool = False) -> bool:
+    """Whether its id alone is enough to make it again; ``copies``: as many as there are."""
+    if type(env) is not DummyVecEnv or not (copies or env.num_envs == 1):
         return False
-    return all(wrapper.name == "Monitor" for wrapper in spec.additional_wrappers)
+    return all(_says_all(spec) for spec in env.get_attr("spec"))
+
+
+def _says_all(spec: EnvSpec | None) -> bool:
+    if spec is None or any(wrapper.name != "Monitor" for wrapper in spec.additional_wrappers):
+        return False
+    try:
+        registered = gym.spec(spec.id)
+    except gym.error.Error:
+        return False
+    caps = (registered.max_episode_steps, catalogue.step_cap(spec.id))
+    return spec.kwargs == registered.kwargs and spec.max_episode_steps in caps
 
 
 def _offers_masks(env: VecEnv) -> bool:

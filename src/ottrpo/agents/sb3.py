@@ -6,7 +6,7 @@ evaluation that leaves training untouched, saving without pickle, and going on e
 """
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from inspect import Signature
 from typing import Any, ClassVar, Self, final
@@ -14,21 +14,24 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 import sb3_contrib
 import stable_baselines3
+import torch
 from gymnasium import spaces
 from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
 from ottrpo.deep.observations import observation_layout
 from ottrpo.envs import catalogue
 from ottrpo.persistence import bundle
+from ottrpo.persistence.randomness import global_randomness, set_global_randomness
 from ottrpo.tabular.environments import as_problem
 from ottrpo.tabular.problem import Problem
 
-from .environments import fresh_env, made, name_of
+from .environments import fresh_env, made, name_of, remade_by_id
 from .sb3_playing import TOGETHER, noise_from, play, policy_table
-from .sb3_resuming import ResumableBaseline
 from .sb3_settings import (
+    SCHEDULED,
     as_data,
     for_library,
     joint_signature,
@@ -46,13 +49,14 @@ from .sb3_state import (
     statistics_arrays,
 )
 from .settings import at_least
-from .spaces import actions_of, space_from_data, space_to_data
+from .snapshots import VectorSnapshot, environment_again
+from .spaces import actions_of, is_function, space_from_data
 
 Array = Any
 NORMALISER_EPSILON = 1e-8  # VecNormalize's default
 
 
-class Baseline(ResumableBaseline):
+class Baseline(VectorSnapshot, OnPolicyAlgorithm):
     """What the three share; a subclass names this class first and the library's second.
 
     Args:
@@ -72,7 +76,8 @@ class Baseline(ResumableBaseline):
     """
 
     __signature__: ClassVar[Signature]
-    last_update: dict[str, float]
+    _random: dict[str, Any] | None  # while it does not learn; then they are everybody's
+    _goes_on = True
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -105,6 +110,7 @@ class Baseline(ResumableBaseline):
             "gamma": known.parameters["gamma"].default,
             **as_data(settings),
         }
+        self._given_functions = [name for name in SCHEDULED if is_function(settings.get(name))]
         self._statistics: dict[str, RunningMeanStd] = {}
         self._evaluation_envs: list[Any] = []
         self.last_update = {}
@@ -123,7 +129,7 @@ class Baseline(ResumableBaseline):
                 )
         except AssertionError as error:  # how the libraries refuse a setting or a space
             raise ValueError(" ".join(str(error).split())) from error
-        self._keep_generators()
+        self._random = _generators()
 
     # ------------------------------------------------------------------ environments
 
@@ -185,6 +191,25 @@ class Baseline(ResumableBaseline):
 
     # ------------------------------------------------------------------ learning and acting
 
+    def learn(self, *arguments: Any, **keywords: Any) -> Self:
+        """The library's; see its documentation.
+
+        The libraries draw from generators that all agents of a process share. Here each agent goes
+        on where it was, so that what it learns does not depend on who else is there.
+        """
+        _set_generators(self._randomness())
+        self._random, self._goes_on = None, True
+        try:
+            with self._learning():
+                super().learn(*arguments, **keywords)
+        finally:
+            self._random = _generators()
+        return self
+
+    def collect_rollouts(self, *arguments: Any, **keywords: Any) -> bool:
+        """The library's, unless training was ended after the last update."""
+        return self._goes_on and super().collect_rollouts(*arguments, **keywords)
+
     def train(self) -> None:
         """The library's update; what it logs is kept in ``last_update``."""
         super().train()
@@ -193,6 +218,7 @@ class Baseline(ResumableBaseline):
             for key, value in self.logger.name_to_value.items()
             if key.startswith("train/")
         }
+        self._goes_on = self._after_update()
 
     def predict(
         self,
@@ -250,7 +276,7 @@ class Baseline(ResumableBaseline):
         both = (self.observation_space, self.action_space)
         if not all(isinstance(space, spaces.Discrete) for space in both):
             raise ValueError("only a policy between Discrete spaces is a table")
-        return policy_table(self.policy, int(self.observation_space.n))  # type: ignore[attr-defined]
+        return policy_table(self.policy, int(self.observation_space.n))
 
     @cached_property
     def _problem(self) -> Problem | None:
@@ -264,52 +290,65 @@ class Baseline(ResumableBaseline):
         self._evaluation_envs += [fresh_env(self._environment()) for _ in range(missing)]
         return self._evaluation_envs[:count]
 
-    def _environment(self) -> VecEnv:
-        if self.env is None:
-            raise ValueError("this agent has no environment; give it one: agent.set_env(env)")
-        return self.env
-
     # ------------------------------------------------------------------ saving
 
     def settings(self) -> dict[str, Any]:
         """The constructor's keywords as plain data, from which an equal agent can be built."""
         return dict(self._settings)
 
-    def save(
-        self, path: Any, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
-    ) -> None:
-        """Write the agent, normaliser and all, to one file of safetensors and JSON.
-
-        Args:
-            path: where; ``.zip`` is added if it has no ending.
-            exclude: not supported, as nothing else than the agent itself is saved.
-            include: likewise.
-        """
-        if exclude or include:
-            raise ValueError("exclude and include have no meaning here: a bundle is always whole")
-        bundle.write(path, type(self).__name__, self._saved_arrays(), self._saved_data())
-
-    def _saved_arrays(self) -> dict[str, Any]:
-        return {
+    def _learnt(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        arrays = {
             **network_arrays(self.policy),
             **optimiser_arrays(self.policy.optimizer),
             **statistics_arrays(self._statistics),
         }
+        return arrays, self._said({})
 
-    def _saved_data(self) -> dict[str, Any]:
-        return {
-            "policy": _alias(self),
-            "settings": self.settings(),
-            "observation_space": space_to_data(self.observation_space),
-            "action_space": space_to_data(self.action_space),
-            "environment": None if self.env is None else name_of(self.env),
-            "state": {
-                "num_timesteps": self.num_timesteps,
-                "n_updates": self._n_updates,
-                "progress_remaining": self._current_progress_remaining,
-                "last_update": self.last_update,
-            },
-        }
+    def _policy_name(self) -> str:
+        for name, policy_class in self.policy_aliases.items():
+            if policy_class is self.policy_class:
+                return name
+        raise ValueError(f"only {', '.join(self.policy_aliases)} can be saved")
+
+    def _functions(self) -> list[str]:
+        return self._given_functions
+
+    def _description(self) -> dict[str, Any]:
+        bare: Any = self.get_env()
+        return super()._description() | {"remade_by_id": remade_by_id(bare, copies=True)}
+
+    def _start_from(self, observation: Any) -> None:
+        self._last_obs = observation
+        self._last_episode_starts = np.ones(self.n_envs, dtype=bool)
+
+    def _kept(self) -> dict[str, Any]:
+        names = ("_last_obs", "_last_episode_starts")
+        return super()._kept() | {name: getattr(self, name) for name in names}
+
+    def _go_on(self, kept: dict[str, Any], first: Any) -> None:
+        self._last_obs = kept["_last_obs"]
+        self._last_episode_starts = kept["_last_episode_starts"]
+        super()._go_on(kept, first)
+
+    def _randomness(self) -> dict[str, Any]:
+        return _generators() if self._random is None else self._random
+
+    def _set_randomness(self, states: dict[str, Any]) -> None:
+        _set_generators(states)
+        self._random = states
+
+    @classmethod
+    def _made_again(
+        cls,
+        path: Any,
+        arrays: Mapping[str, Any],
+        data: Mapping[str, Any],
+        env: Any,
+        settings: Mapping[str, Any],
+    ) -> Self:
+        require_saved(data["settings"])
+        env = environment_again(data) if env is None else env
+        return cls(data["policy"], env, **data["settings"] | settings)
 
     @classmethod
     def load(  # type: ignore[override]
@@ -337,7 +376,7 @@ class Baseline(ResumableBaseline):
             agent.set_env(env)
         with bundle.interpreting(path):
             agent._setup_model()
-            agent._restore(arrays, data["state"])
+            agent._restore(arrays, data)
         return agent
 
     def _statistics_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -348,14 +387,11 @@ class Baseline(ResumableBaseline):
             shapes["observations"] = self.observation_space.shape or ()
         return shapes
 
-    def _restore(self, arrays: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    def _restore(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         networks = {name: array for name, array in arrays.items() if name.startswith(NETWORKS)}
         restore_networks(self.policy, networks, exact=True)
         restore_optimiser(self.policy.optimizer, arrays)
-        self.num_timesteps = int(state["num_timesteps"])
-        self._n_updates = int(state["n_updates"])
-        self._current_progress_remaining = float(state["progress_remaining"])
-        self.last_update = {str(key): float(value) for key, value in state["last_update"].items()}
+        self._restore_counters(data["state"])
 
     def get_parameters(self) -> dict[str, Any]:
         """The trained arrays, by their path."""
@@ -399,9 +435,11 @@ def _copies(env_id: str, count: int) -> VecEnv:
     return DummyVecEnv([lambda: next(monitored)] * count)
 
 
-def _alias(agent: Baseline) -> str:
-    """The name that SB3 has for the agent's kind of policy."""
-    for name, policy_class in agent.policy_aliases.items():
-        if policy_class is agent.policy_class:
-            return name
-    raise ValueError(f"only {', '.join(agent.policy_aliases)} can be saved")
+def _generators() -> dict[str, Any]:
+    """The states of the generators that the libraries draw from."""
+    return global_randomness() | {"torch": torch.get_rng_state().numpy().copy()}
+
+
+def _set_generators(states: Mapping[str, Any]) -> None:
+    set_global_randomness(states)
+    torch.set_rng_state(torch.from_numpy(np.array(states["torch"])))

@@ -14,7 +14,7 @@ from ottrpo.deep.activations import activation_name
 from ottrpo.deep.networks import Architecture
 from ottrpo.deep.observations import ObservationLayout
 
-from .spaces import Straight, Table, as_schedule, schedule_to_data
+from .spaces import as_schedule, is_function, schedule_to_data
 
 # may be functions of the progress
 SCHEDULED = ("learning_rate", "radius", "noise_color", "gamma", "gae_lambda")
@@ -90,13 +90,8 @@ def saved_names(agent_class: type) -> list[str]:
 
 
 def functions_of(agent: Any) -> list[str]:
-    """The settings that are functions of somebody else's: plain data only comes close to them."""
-    schedules = {name: getattr(agent, name, None) for name in SCHEDULED}
-    return [
-        name
-        for name, value in schedules.items()
-        if callable(value) and not isinstance(value, Straight | Table)
-    ]
+    """The settings that are functions of somebody else's: they can't be saved."""
+    return [name for name in SCHEDULED if is_function(getattr(agent, name, None))]
 
 
 def number(name: str, value: Any) -> float:

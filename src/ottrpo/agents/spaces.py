@@ -106,6 +106,11 @@ def as_schedule(value: Any, name: str = "it") -> Any:
     return value
 
 
+def is_function(value: Any) -> bool:
+    """Whether a setting is a function of somebody else's: plain data only comes close to it."""
+    return callable(value) and not isinstance(value, Straight | Table)
+
+
 def schedule_to_data(value: Any) -> Any:
     """A schedule as JSON: a number, a straight line, or a table of its values."""
     if not callable(value):

@@ -1,9 +1,8 @@
 """All that an agent is at the border between two rollouts, as arrays and plain data.
 
-Environments are not part of it; `Resumable` captures those as well.
+Counters and environments are not part of it; `VectorSnapshot` keeps those.
 """
 
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,21 +40,12 @@ def agent_arrays(agent: Any) -> Arrays:
 
 
 def agent_data(agent: Any) -> dict[str, Any]:
-    """Counters, random states and the statistics of recent episodes."""
-    episodes = agent.ep_info_buffer or ()
+    """Random states, and how much the normalisers have seen."""
     return {
-        "num_timesteps": agent.num_timesteps,
-        "n_updates": agent._n_updates,
-        "total_timesteps": agent._total_timesteps,
-        "progress_remaining": agent._current_progress_remaining,
         "observation_count": agent.observation_normaliser.moments.count,
         "reward_count": agent.reward_normaliser.moments.count,
         "rng": agent.rng.bit_generator.state,
         "predict_rng": agent._predict_rng.bit_generator.state,
-        # without their time of day: the same training gives the same bytes
-        "episodes": [{key: float(e[key]) for key in ("r", "l")} for e in episodes],
-        "successes": [float(success) for success in agent.ep_success_buffer or ()],
-        "last_update": agent.last_update,
     }
 
 
@@ -83,15 +73,8 @@ def restore(agent: Any, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> N
     observations.mean, observations.scale = scale
     if len(returns) == len(rewards.return_n):
         rewards.return_n = returns
-    agent.num_timesteps = int(data["num_timesteps"])
-    agent._n_updates = int(data["n_updates"])
-    agent._total_timesteps = int(data["total_timesteps"])
-    agent._current_progress_remaining = float(data["progress_remaining"])
     agent.rng.bit_generator.state = data["rng"]
     agent._predict_rng.bit_generator.state = data["predict_rng"]
-    agent.last_update = dict(data["last_update"])
-    agent.ep_info_buffer = deque(data["episodes"], maxlen=agent._stats_window_size)
-    agent.ep_success_buffer = deque(data["successes"], maxlen=agent._stats_window_size)
 
 
 def acting_scale(arrays: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[Any, Any]:

@@ -12,8 +12,9 @@ from gymnasium import spaces
 from ottrpo.core.checks import require
 from ottrpo.envs import catalogue
 from ottrpo.persistence import bundle
-from ottrpo.persistence.checkpoints import Checkpoints
-from ottrpo.persistence.keeper import Keeper, checkpoint_kind, is_resumable, segment_line
+from ottrpo.persistence.checkpoints import Checkpoints, checkpoint_kind
+from ottrpo.persistence.keeper import Keeper
+from ottrpo.persistence.snapshot import Snapshot, segment_line
 from ottrpo.persistence.stopping import StopSignals
 from ottrpo.results.run_directory import RunDirectory
 
@@ -105,7 +106,7 @@ def manifest(spec: RunSpec, agent: Any = None, checkpoint_every: int = 0) -> dic
 
 
 def _checkpoints(agent: Any, every: int) -> dict[str, Any] | None:
-    if not every or not is_resumable(agent):
+    if not every or not isinstance(agent, Snapshot):
         return None
     reason = agent.why_not_exact()
     return {"every": every, "mode": "exact" if reason is None else "segment", "reason": reason}
@@ -178,7 +179,7 @@ def restored(directory: RunDirectory, watch: Watch, tell: Callable[[str], None] 
         directory.cut_logs({})
     else:
         with bundle.interpreting(checkpoint.path):
-            agent.resume_from(checkpoint.arrays, checkpoint.data["agent"])
+            agent.restore(checkpoint.arrays, checkpoint.data["agent"])
             recorder.restore(checkpoint.data["recorder"])
         tell(f"going on from step {agent.num_timesteps:,} of {spec.steps:,}")
     return Run(spec, agent, directory, recorder)
@@ -204,19 +205,12 @@ class Run:
     def go_on(self) -> None:
         """Train until the end, save the agent, and let the checkpoints go."""
         agent, remaining = self.agent, self.spec.steps - int(self.agent.num_timesteps)
-        with _Boundary(self) as boundary:
-            if remaining <= 0:
-                pass  # it was killed between its last update and the end
-            elif agent_by_key(self.spec.agent_key).finite:
-                agent.learn(remaining, callback=boundary.after_update)
-            else:
-                from .sb3_callback import AfterUpdate
-
-                agent.learn(
-                    remaining,
-                    callback=AfterUpdate(boundary.after_update),
-                    reset_num_timesteps=agent.num_timesteps == 0,
-                )
+        # agents on tables always count on
+        finite = agent_by_key(self.spec.agent_key).finite
+        counting = {} if finite else {"reset_num_timesteps": agent.num_timesteps == 0}
+        with _Boundary(self) as boundary, agent.telling(boundary.after_update):
+            if remaining > 0:  # else it was killed between its last update and the end
+                agent.learn(remaining, **counting)
         self.recorder.finish(agent)
         agent.save(self.directory.agent_path)
         self.directory.forget_checkpoints()
@@ -240,11 +234,9 @@ class _Boundary:
         self._keeper: Keeper | None = None
         asked = run.directory.manifest.get("checkpoints")
         if asked:
-            kind = checkpoint_kind(type(run.agent).__name__)
-            checkpoints = Checkpoints(run.directory.checkpoint_folder, kind)
+            folder, every = run.directory.checkpoint_folder, asked["every"]
             extra = lambda: {"recorder": run.recorder.state()}  # noqa: E731
-            self._keeper = Keeper(checkpoints, asked["every"], extra)
-            self._keeper.start(run.agent)
+            self._keeper = Keeper(run.agent, folder, every, self._stop, extra)
 
     def __enter__(self) -> "_Boundary":
         if self._keeper is not None:
@@ -261,7 +253,6 @@ class _Boundary:
             return True
         self._keeper.after_update(agent)
         if self._stop.asked is not None:
-            self._keeper.before_stop(agent)
             raise Stopped(
                 f"stopped at step {agent.num_timesteps:,} of {self._run.spec.steps:,}; to go on: "
                 f"ottrpo resume {self._run.directory.path}",

@@ -16,6 +16,7 @@ from .bundle import BundleError
 from .files import remove_drafts
 
 KEPT = 2
+FOLDER = "checkpoints"  # in the directory of a run
 _NAME = re.compile(r"step-(\d{15})\.zip")
 
 
@@ -119,3 +120,25 @@ class Checkpoints:
     def _require_folder(self) -> None:
         if self.folder.is_symlink() or (self.folder.exists() and not self.folder.is_dir()):
             raise ValueError(f"{self.folder} must be a folder of its own, not a link or a file")
+
+
+def last_checkpoint(path: Path, kind: str) -> Checkpoint:
+    """The last good checkpoint in a folder or a run's directory, or the one in a file.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    if path.is_file():
+        arrays, data = bundle.read(path, kind)
+        with bundle.interpreting(path):
+            return Checkpoint(data["step"], arrays, data["state"], path)
+    folder = path / FOLDER if (path / FOLDER).is_dir() else path
+    checkpoint = Checkpoints(folder, kind).latest()
+    if checkpoint is None:
+        raise ValueError(f"there is no checkpoint in {path}")
+    return checkpoint
+
+
+def checkpoint_kind(class_name: str) -> str:
+    """What the files of an agent's checkpoints say that they hold."""
+    return f"checkpoint of {class_name}"

@@ -1,39 +1,12 @@
-"""When a training agent is saved: at every so many steps, between two updates."""
+"""When a training agent is saved: at every so many steps, after an update, and before it stops."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, final
 
-from . import bundle
-from .checkpoints import Checkpoint, Checkpoints
-from .values import Arrays
-
-Data = dict[str, Any]
-FOLDER = "checkpoints"  # in the directory of a run
-
-
-class Resumable(Protocol):
-    """An agent that can be stopped between two updates and go on as if it had not been."""
-
-    num_timesteps: int
-
-    def why_not_exact(self) -> str | None:
-        """Why its environments can't be captured exactly; ``None`` if they can."""
-
-    def start_segment(self) -> None:
-        """Seed and reset the environments by the number of the segment."""
-
-    def training_state(self) -> tuple[Arrays, Data]:
-        """All that the rest of training depends on."""
-
-    def resume_from(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
-        """Become what `training_state` described."""
-
-
-def is_resumable(agent: Any) -> bool:
-    """Whether the agent offers what `Resumable` asks for."""
-    names = ("why_not_exact", "start_segment", "training_state", "resume_from")
-    return all(hasattr(agent, name) for name in names)
+from .checkpoints import Checkpoints, checkpoint_kind
+from .snapshot import Snapshot
+from .stopping import StopSignals
 
 
 @final
@@ -41,79 +14,44 @@ class Keeper:
     """Writes a checkpoint whenever training passes a multiple of ``every`` steps.
 
     Whether one is due depends on the steps alone, so a resumed training has its checkpoints, and in
-    segment mode its segments, where the uninterrupted one has them.
+    segment mode its segments, where the uninterrupted one has them. A training that has come to its
+    end needs none.
 
     Args:
-        checkpoints: where they go.
+        agent: who trains; it is about to start, or to go on.
+        folder: where checkpoints go.
         every: steps.
+        stop: if that is asked for, one more is written; whoever calls then obeys.
         extra: what else to keep with the agent, asked for at each checkpoint.
     """
 
     def __init__(
         self,
-        checkpoints: Checkpoints,
+        agent: Snapshot,
+        folder: Path,
         every: int,
-        extra: Callable[[], Data] = dict,
+        stop: StopSignals,
+        extra: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         if every < 1:
             raise ValueError(f"checkpoints are written every 1 or more steps, got {every}")
-        self._checkpoints, self._every, self._extra = checkpoints, every, extra
-        self._last = 0
-
-    def start(self, agent: Resumable) -> None:
-        """Training starts, or goes on."""
+        self._checkpoints = Checkpoints(folder, checkpoint_kind(type(agent).__name__))
+        self._every, self._stop, self._extra = every, stop, extra
         self._last = agent.num_timesteps
 
-    def after_update(self, agent: Resumable) -> Path | None:
-        """Write a checkpoint if one is due."""
-        if agent.num_timesteps // self._every == self._last // self._every:
+    def after_update(self, agent: Snapshot) -> Path | None:
+        """Write a checkpoint if one is due, or if training is to stop."""
+        step = agent.num_timesteps
+        if not agent.remaining_timesteps:
             return None
-        self._last = agent.num_timesteps
-        if agent.why_not_exact() is not None:
-            agent.start_segment()
-        return self._write(agent)
-
-    def before_stop(self, agent: Resumable) -> Path | None:
-        """Write a checkpoint out of turn, if that leaves what follows as it would have been.
-
-        In segment mode it would not: a segment starts where every run has one, and nowhere else.
-        """
-        if agent.num_timesteps == self._last or agent.why_not_exact() is not None:
+        if step // self._every != self._last // self._every:
+            arrays, data = agent.checkpoint()
+        elif self._stop.asked is not None and step != self._last:
+            arrays, data = agent.snapshot()
+            # a segment starts where every run has one, and nowhere else
+            if data["training"]["reason"] is not None:
+                return None
+        else:
             return None
-        return self._write(agent)
-
-    def _write(self, agent: Resumable) -> Path:
-        arrays, data = agent.training_state()
-        return self._checkpoints.write(
-            agent.num_timesteps, arrays, {"agent": data, **self._extra()}
-        )
-
-
-def last_checkpoint(path: Path, kind: str) -> Checkpoint:
-    """The last good checkpoint in a folder or a run's directory, or the one in a file.
-
-    Raises:
-        ValueError: if there is none.
-    """
-    if path.is_file():
-        arrays, data = bundle.read(path, kind)
-        with bundle.interpreting(path):
-            return Checkpoint(data["step"], arrays, data["state"], path)
-    folder = path / FOLDER if (path / FOLDER).is_dir() else path
-    checkpoint = Checkpoints(folder, kind).latest()
-    if checkpoint is None:
-        raise ValueError(f"there is no checkpoint in {path}")
-    return checkpoint
-
-
-def checkpoint_kind(class_name: str) -> str:
-    """What the files of an agent's checkpoints say that they hold."""
-    return f"checkpoint of {class_name}"
-
-
-def segment_line(reason: str) -> str:
-    """What is said when the environments can't be captured exactly."""
-    return (
-        f"checkpoints: the environment can't be captured exactly ({reason}); it is seeded anew and "
-        "reset at every checkpoint instead"
-    )
+        self._last = step
+        return self._checkpoints.write(step, arrays, {"agent": data, **self._extra()})

@@ -2,9 +2,8 @@
 
 import inspect
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
@@ -24,13 +23,13 @@ from ottrpo.core.checks import (
     require,
 )
 from ottrpo.persistence import bundle
+from ottrpo.persistence.snapshot import Snapshot
 
 from .environments import as_problem, environment_from_spec, environment_spec
 from .estimators import Estimates, estimate_occupancy, known_table
 from .mdp import FiniteMDP
-from .problem import Problem, Trajectories, require_finite, within_mask
+from .problem import Problem, Simulator, Trajectories, require_finite, within_mask
 from .progress import Progress
-from .resuming import Resumable
 from .settings import TabularSettings
 
 Callback = Callable[[Any], bool | None]
@@ -65,7 +64,7 @@ class Improvement:
     moved: float
 
 
-class TabularAgent(Resumable, ABC):
+class TabularAgent(Snapshot):
     """What the tabular agents share: everything but the update of the policy itself."""
 
     name: ClassVar[str]
@@ -134,18 +133,17 @@ class TabularAgent(Resumable, ABC):
         require(total_timesteps > 0, f"total_timesteps must be positive, got {total_timesteps}")
         end = self._total_timesteps = self.num_timesteps + int(total_timesteps)
         episodes_before, ended_before = self.num_episodes, self._ended_by_task
-        with (
-            Progress(self.num_timesteps, end, self.problem.name, shown=progress_bar) as progress,
-            # what a callback holds while training lasts, and must let go however it ends
-            ExitStack() as self.while_learning,
-        ):
+        bar = Progress(self.num_timesteps, end, self.problem.name, shown=progress_bar)
+        with bar as progress, self._learning():
             start = getattr(callback, "start", None)
             if start is not None:
                 start(self)
+            if callback is not None:
+                self.while_learning.enter_context(self.telling(callback))
             while self.num_timesteps < end:
                 self._iterate(end)
                 progress.show(self.num_timesteps, self.last_update["rollout/ep_rew_mean"])
-                if callback is not None and callback(self) is False:
+                if not self._after_update():
                     break
         if self._ended_by_task == ended_before:
             _say_endless(self.problem, self.num_episodes - episodes_before)
@@ -215,9 +213,11 @@ class TabularAgent(Resumable, ABC):
 
         Training continued after `load` is the training that would have followed here.
         """
-        bundle.write(path, type(self).__name__, *self._saved())
+        arrays, data = self._learnt()
+        data["simulator"], _ = self._capture(arrays)
+        bundle.write(path, type(self).__name__, arrays, data)
 
-    def _saved(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _learnt(self) -> tuple[dict[str, Any], dict[str, Any]]:
         arrays: dict[str, Any] = {
             "policy": self.policy_sa,
             "q": self.estimates.q_sa,
@@ -234,7 +234,6 @@ class TabularAgent(Resumable, ABC):
             "num_episodes": self.num_episodes,
             "num_updates": self.num_updates,
             "ended_by_task": self._ended_by_task,
-            "simulator": self._simulator.get_state(arrays),
             "update_rng": self._update_rng.bit_generator.state,
             "predict_rng": self._predict_rng.bit_generator.state,
         }
@@ -256,11 +255,46 @@ class TabularAgent(Resumable, ABC):
         """
         arrays, data = bundle.read(path, cls.__name__)
         with bundle.interpreting(path):
-            if env is None:
-                env = environment_from_spec(data["environment"], data["problem"])
-            agent = cls(env, seed=data["seed"], **{**data["settings"], **settings})
+            agent = cls._made_again(path, arrays, data, env, settings)
             agent._restore(arrays, data)
+            agent._put_back(data["simulator"], arrays)
         return agent
+
+    @classmethod
+    def _made_again(
+        cls,
+        path: Any,
+        arrays: Mapping[str, Any],
+        data: Mapping[str, Any],
+        env: Any,
+        settings: Mapping[str, Any],
+    ) -> Self:
+        made = environment_from_spec(data["environment"], data["problem"]) if env is None else env
+        agent = cls(made, seed=data["seed"], **{**data["settings"], **settings})
+        if env is None:
+            agent._environment = data["environment"]  # as it was said, not as it was made again
+        return agent
+
+    def _kept(self) -> dict[str, Any]:
+        return {"total_timesteps": self._total_timesteps}
+
+    def _go_on(self, kept: dict[str, Any], first: Any) -> None:
+        self._total_timesteps = int(kept["total_timesteps"])
+
+    def _description(self) -> dict[str, Any]:
+        return {"functions": ["radius"] if "radius" not in self.settings.to_mapping() else []}
+
+    def _world(self) -> Simulator:
+        return self._simulator
+
+    def _capture(self, arrays: dict[str, Any]) -> tuple[Any, str | None]:
+        return self._simulator.get_state(arrays)
+
+    def _put_back(self, state: Any, arrays: Mapping[str, Any]) -> None:
+        self._simulator.set_state(state, arrays)
+
+    def _seed_environment(self, seed: int) -> None:
+        self._simulator.reseed(seed)
 
     def _iterate(self, end: int) -> None:
         """One round of Algorithm 1: play, estimate, solve the dual, move the policy."""
@@ -345,7 +379,6 @@ class TabularAgent(Resumable, ABC):
         self.num_episodes = int(data["num_episodes"])
         self.num_updates = int(data["num_updates"])
         self._ended_by_task = int(data["ended_by_task"])
-        self._simulator.set_state(data["simulator"], arrays)
         self._update_rng.bit_generator.state = data["update_rng"]
         self._predict_rng.bit_generator.state = data["predict_rng"]
 

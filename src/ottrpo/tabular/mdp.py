@@ -241,21 +241,15 @@ class TableSimulator:
         )
         return return_e
 
-    def get_state(self, arrays: dict[str, Any]) -> dict[str, Any]:
-        """The random streams as plain data."""
-        return {
-            "env": self.env_rng.bit_generator.state,
-            "action": self.action_rng.bit_generator.state,
-        }
+    def get_state(self, arrays: dict[str, Any]) -> tuple[dict[str, Any], None]:
+        """The random streams as plain data; nothing else remains between two rollouts."""
+        streams = {"env": self.env_rng, "action": self.action_rng}
+        return {name: rng.bit_generator.state for name, rng in streams.items()}, None
 
     def set_state(self, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Continue from `get_state`."""
         self.env_rng.bit_generator.state = state["env"]
         self.action_rng.bit_generator.state = state["action"]
-
-    def why_not_exact(self) -> str | None:
-        """Nothing but the streams remains between two rollouts."""
-        return None
 
     def reseed(self, seed: int) -> None:
         """Play on from a new stream."""

@@ -69,14 +69,14 @@ class Simulator(Protocol):
     def returns(self, policy_sa: Floats, episodes: int) -> Floats:
         """Undiscounted returns of that many episodes."""
 
-    def get_state(self, arrays: dict[str, Any]) -> dict[str, Any]:
-        """The random streams, and the environment if there is one; arrays go into ``arrays``."""
+    def get_state(self, arrays: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        """The random streams and the environment, if there is one; why it is not all, if so.
+
+        Arrays go into ``arrays``.
+        """
 
     def set_state(self, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Continue from `get_state`."""
-
-    def why_not_exact(self) -> str | None:
-        """Why `get_state` is not all there is; ``None`` if it is."""
 
     def reseed(self, seed: int) -> None:
         """Forget all but the policy's stream: the next episode depends on ``seed`` alone."""

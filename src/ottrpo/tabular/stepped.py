@@ -82,15 +82,16 @@ class SteppingSimulator:
             [sum(step[2] for step in self._episode(policy_sa)) for _ in range(episodes)]
         )
 
-    def get_state(self, arrays: dict[str, Any]) -> dict[str, Any]:
+    def get_state(self, arrays: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
         """The random streams and what can be captured of the environment, between two episodes."""
-        layers, _ = capture_layers(self._env, arrays, "environment")
-        return {
+        layers, reason = capture_layers(self._env, arrays, "environment")
+        state = {
             "env_seed": self._env_seed,
             "env": self._env.unwrapped.np_random.bit_generator.state,
             "action": self.action_rng.bit_generator.state,
             "layers": layers,
         }
+        return state, reason
 
     def set_state(self, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Continue from `get_state`."""
@@ -99,10 +100,6 @@ class SteppingSimulator:
         self._env_seed = state["env_seed"]
         self._env.unwrapped.np_random.bit_generator.state = state["env"]
         self.action_rng.bit_generator.state = state["action"]
-
-    def why_not_exact(self) -> str | None:
-        """Why the environment can't be captured; ``None`` if it can."""
-        return capture_layers(self._env, {}, "environment")[1]
 
     def reseed(self, seed: int) -> None:
         """Seed the environment at its next reset."""
