@@ -15,7 +15,9 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNorm
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo import BGPG, OTTRPO, WNPG, WPO, TabularOTTRPO
 from ottrpo.agents.checkpointing import CheckpointEvery
+from ottrpo.agents.sb3 import A2C, PPO, TRPO
 from ottrpo.persistence import strict_json
+from ottrpo.persistence.checkpoints import Checkpoints, checkpoint_kind
 from ottrpo.persistence.environments import Capturable
 from ottrpo.persistence.stopping import StopSignals
 
@@ -326,3 +328,105 @@ def test_the_data_of_a_checkpoint_is_plain(tmp_path):
     strict_json.dumps(data)
     assert all(isinstance(array, np.ndarray) for array in arrays.values())
     assert data["training"]["mode"] == "exact"
+
+
+LIBRARY = {
+    PPO: {"n_steps": 32, "batch_size": 16, "n_epochs": 2},
+    TRPO: {"n_steps": 32, "batch_size": 16},
+    A2C: {"n_steps": 32},
+}
+
+
+@pytest.mark.parametrize("kind", LIBRARY, ids=lambda kind: kind.__name__)
+def test_imported_agents_go_on_too(kind, tmp_path):
+    def agent():
+        return kind("MlpPolicy", "Pendulum-v1", n_envs=2, seed=3, use_sde=True, **LIBRARY[kind])
+
+    whole = agent().learn(STEPS, callback=CheckpointEvery(EVERY, tmp_path / "a"))
+    with pytest.raises(Stop):
+        agent().learn(STEPS, callback=[CheckpointEvery(EVERY, tmp_path / "b"), StopAt(230)])
+    rest = kind.resume(tmp_path / "b")
+    assert 0 < rest.num_timesteps < 230
+    agent().learn(64)  # draws from the same generators
+    rest.learn(rest.remaining_timesteps, reset_num_timesteps=False)
+    assert content(rest) == content(whole)
+
+
+def test_imported_agents_ask_for_what_a_file_can_t_say(tmp_path):
+    settings = LIBRARY[PPO] | {"seed": 3}
+    rate = lambda left: 1e-4 * left**3  # noqa: E731
+    agent = PPO("MlpPolicy", gym.make("Pendulum-v1", g=9.0), learning_rate=rate, **settings)
+    agent.learn(96, callback=CheckpointEvery(32, tmp_path))
+    with pytest.raises(ValueError, match="learning_rate was a function"):
+        PPO.resume(tmp_path)
+    with pytest.raises(ValueError, match="pass one like it"):
+        PPO.resume(tmp_path, learning_rate=rate)
+    rest = PPO.resume(tmp_path, env=gym.make("Pendulum-v1", g=9.0), learning_rate=rate)
+    rest.learn(rest.remaining_timesteps, reset_num_timesteps=False)
+    assert content(rest) == content(agent)
+
+
+@pytest.mark.parametrize("kind", [PPO, OTTRPO], ids=lambda kind: kind.__name__)
+def test_going_on_imports_nothing_that_a_file_names(kind, tmp_path, monkeypatch):
+    (tmp_path / "planted_module.py").write_text("raise AssertionError")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    agent = kind("MlpPolicy", "Pendulum-v1", n_steps=32, batch_size=16, seed=0)
+    agent.learn(96, callback=CheckpointEvery(32, tmp_path))
+    arrays, data = agent.snapshot()
+    data["environment"] = "planted_module:Pendulum-v1"
+    Checkpoints(tmp_path, checkpoint_kind(kind.__name__)).write(96, arrays, {"agent": data})
+    with pytest.raises(ValueError, match="must not import 'planted_module'"):
+        kind.resume(tmp_path)
+
+
+AGENTS = {
+    OTTRPO: lambda: made(OTTRPO, gym_env("Pendulum-v1"), {}),
+    PPO: lambda: PPO("MlpPolicy", "Pendulum-v1", **LIBRARY[PPO]),
+    TabularOTTRPO: lambda: TabularOTTRPO("FrozenLake-v1", radius=0.1, steps_per_update=50),
+}
+each_family = pytest.mark.parametrize("kind", AGENTS, ids=lambda kind: kind.__name__)
+
+
+@each_family
+def test_who_listens_is_told_after_every_update_and_may_end_training(kind):
+    agent, told = AGENTS[kind](), []
+
+    def listener(agent):
+        told.append((agent.num_timesteps, dict(agent.last_update)))
+        return len(told) < 2
+
+    with agent.telling(listener):
+        agent.learn(100_000)
+    steps = [step for step, _ in told]
+    assert steps == sorted(set(steps))
+    assert agent.num_timesteps == steps[-1]
+    assert told[-1][1] == agent.last_update != told[0][1]
+    agent.learn(10)
+    assert len(told) == 2, "it is told no more"
+
+
+@each_family
+def test_an_environment_is_captured_once_for_a_checkpoint(kind, tmp_path, monkeypatch):
+    agent, captured = AGENTS[kind](), []
+    plain = kind._capture
+    monkeypatch.setattr(
+        kind, "_capture", lambda self, arrays: captured.append(1) or plain(self, arrays)
+    )
+    agent.learn(200)
+    agent.why_not_exact()
+    captured.clear()
+    agent.checkpoint()
+    assert len(captured) == 1
+
+
+@each_family
+def test_a_checkpoint_of_another_version_is_refused_by_its_number(kind, tmp_path):
+    agent = AGENTS[kind]().learn(200)
+    arrays, data = agent.snapshot()
+    for version in (3, None):
+        training = {"version": version} if version else {}  # whatever else there may be
+        Checkpoints(tmp_path, checkpoint_kind(kind.__name__)).write(
+            1, arrays, {"agent": data | {"training": training}}
+        )
+        with pytest.raises(ValueError, match=f"has version {version or 1}, .*from version 2"):
+            kind.resume(tmp_path)

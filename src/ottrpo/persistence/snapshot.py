@@ -124,12 +124,7 @@ class Snapshot(Boundary, ABC):
             ValueError: if that was another agent, one in other environments, or of another version.
         """
         training = data["training"]
-        version = training.get("version", 1)
-        if version != VERSION:
-            raise ValueError(
-                f"the checkpoint has version {version!r}, this ottrpo goes on from version "
-                f"{VERSION}; finish the training with the ottrpo that began it"
-            )
+        _require_version(training)
         if training["class"] != type(self).__name__:
             raise ValueError(f"the checkpoint is of a {training['class']}")
         self._require_fitting(training)
@@ -160,6 +155,7 @@ class Snapshot(Boundary, ABC):
         checkpoint = last_checkpoint(Path(path), checkpoint_kind(cls.__name__))
         with bundle.interpreting(checkpoint.path):
             data = checkpoint.data["agent"]
+            _require_version(data["training"])
             missing = sorted(set(data["training"]["functions"]) - set(settings))
             if missing:
                 raise ValueError(
@@ -242,6 +238,15 @@ class Snapshot(Boundary, ABC):
         if self._segment_root is None:
             self._segment_root = secrets.randbits(63) if self.seed is None else self.seed
         return self._segment_root
+
+
+def _require_version(training: Mapping[str, Any]) -> None:
+    version = training.get("version", 1)
+    if version != VERSION:
+        raise ValueError(
+            f"the checkpoint has version {version!r}, this ottrpo goes on from version {VERSION}; "
+            "finish the training with the ottrpo that began it"
+        )
 
 
 def segment_seed(root: int, segment: int) -> int:
