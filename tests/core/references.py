@@ -1,13 +1,15 @@
 """Independent references: the linear program by HiGHS, transport costs by POT, random problems."""
 
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import ot
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from ottrpo.core import Cost, DualProblem, StateCost, TableCost
+from ottrpo.core import Cost, DualProblem, DualSolution, StateCost, TableCost
 
 
 def primal_by_linear_program(problem: DualProblem) -> float:
@@ -120,3 +122,102 @@ def dual_problems(draw, max_candidates: int = 6) -> DualProblem:
     weight_r[rng.random(rows) < 0.2] = 0.0
     scale = 10.0 ** draw(st.sampled_from([-12, 0, 0, 12]))
     return DualProblem(weight_r, gain_rk * scale, cost_rk, 10.0 ** draw(st.floats(-4, 1.5)))
+
+
+@dataclass
+class Exact:
+    """The optimum in fractions: value, what free moves alone are worth, λ*, share that splits."""
+
+    value: Fraction
+    free: Fraction
+    multiplier: Fraction
+    share: Fraction
+
+
+def exact_optimum(problem: DualProblem) -> Exact:
+    """By concave hulls (a monotone chain per row) and a knapsack, all in fractions."""
+    free, passages = Fraction(0), []
+    for r in np.flatnonzero(problem.weight_r):
+        weight = Fraction(problem.weight_r[r])
+        hull: list[tuple[Fraction, Fraction]] = []
+        for cost, gain in sorted(_points(problem, r), key=lambda point: (point[0], -point[1])):
+            if hull and gain <= hull[-1][1]:
+                continue
+            while len(hull) > 1 and _slope(hull[-1], (cost, gain)) >= _slope(hull[-2], hull[-1]):
+                hull.pop()
+            hull.append((cost, gain))
+        free += weight * hull[0][1]
+        passages += [(_slope(a, b), weight * (b[0] - a[0])) for a, b in pairwise(hull)]
+    left, value = Fraction(problem.radius), free
+    passages.sort(reverse=True)
+    for i, (slope, cost) in enumerate(passages):
+        if cost > left:
+            tied = sum(c for s, c in passages if s == slope)
+            before = sum(c for s, c in passages[:i] if s == slope)
+            return Exact(value + slope * left, free, slope, (left + before) / tied)
+        left, value = left - cost, value + slope * cost
+    return Exact(value, free, Fraction(0), Fraction(0))
+
+
+def exact_outcome(problem: DualProblem, solution: DualSolution) -> tuple[Fraction, Fraction]:
+    """Cost and gain, in fractions, of moving what the solution says."""
+    far_share, cost, gain = Fraction(solution.farthest_share), Fraction(0), Fraction(0)
+    for r in np.flatnonzero(problem.weight_r):
+        weight = Fraction(problem.weight_r[r])
+        for k, share in (
+            (solution.nearest_r[r], 1 - far_share),
+            (solution.farthest_r[r], far_share),
+        ):
+            cost += weight * share * Fraction(problem.cost_rk[r, k])
+            gain += weight * share * Fraction(problem.gain_rk[r, k])
+    return cost, gain
+
+
+def extreme_problem(rng: np.random.Generator) -> DualProblem:
+    """A few rows with numbers from 1e-300 to 1e300, ties, near-ties, equal scales and none."""
+    rows = int(rng.integers(1, rng.choice([3, 9, 60])))
+    candidates = int(rng.integers(1, 6))
+    shape = (rows, candidates)
+
+    def numbers(shape: tuple[int, ...]) -> np.ndarray:
+        kind = rng.integers(4)
+        if kind == 0:  # all scales at once
+            return 10.0 ** rng.uniform(-300, 300, shape)
+        scale = 10.0 ** rng.uniform(-290, 290)
+        if kind == 1:  # a few scales
+            return scale * 10.0 ** rng.uniform(-9, 9, shape)
+        if kind == 2:  # few distinct numbers
+            return scale * rng.integers(0, 4, shape)
+        return scale * (1.0 + rng.integers(0, 3, shape) * 2.0**-52)  # a bit apart
+
+    cost_rk = numbers(shape)
+    sign_rk = rng.choice([-1.0, 1.0], shape, p=[0.3, 0.7])
+    gain_rk = sign_rk * numbers(shape)
+    if rng.random() < 0.3:  # slopes that agree up to their last bits
+        decade = rng.uniform(-250, 250) - np.log10(max(cost_rk.max(), 1e-300))
+        slope = 10.0 ** np.clip(decade, -300, 300)
+        with np.errstate(over="ignore"):
+            gain_rk = slope * cost_rk * (1.0 + rng.integers(-2, 3, shape) * 2.0**-52)
+    gain_rk = np.nan_to_num(gain_rk, posinf=1e300)
+    cost_rk[np.arange(rows), rng.integers(candidates, size=rows)] = 0.0
+    weight_r = numbers((rows,)) * (rng.random(rows) < 0.9)
+    with np.errstate(over="ignore", under="ignore"):
+        everything = float((weight_r[:, None] * cost_rk).max())
+    radius = 10.0 ** rng.uniform(-300, 300)
+    if rng.random() < 0.8 and 0 < everything < 1e300:
+        radius = max(
+            everything * rng.choice([1.0, 0.5, rng.random(), 10 ** rng.uniform(-20, 2)]), 1e-300
+        )
+    allowed_rk = (rng.random(shape) < 0.8) | (cost_rk == 0) if rng.random() < 0.2 else None
+    return DualProblem(weight_r, gain_rk, cost_rk, min(radius, 1e300), allowed_rk)
+
+
+def _points(problem: DualProblem, r: int) -> list[tuple[Fraction, Fraction]]:
+    allowed = range(problem.candidates)
+    if problem.allowed_rk is not None:
+        allowed = np.flatnonzero(problem.allowed_rk[r])
+    return [(Fraction(problem.cost_rk[r, k]), Fraction(problem.gain_rk[r, k])) for k in allowed]
+
+
+def _slope(a: tuple[Fraction, Fraction], b: tuple[Fraction, Fraction]) -> Fraction:
+    return (b[1] - a[1]) / (b[0] - a[0])

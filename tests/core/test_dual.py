@@ -13,12 +13,12 @@ from ottrpo.core import (
     SquaredEuclidean,
     audit,
     dual_value,
+    envelopes,
     finite_problem,
     regularised_advantage,
     solve_dual,
     update_policy,
 )
-from ottrpo.core import dual as dual_module
 
 from .references import dual_problems, finite_arguments, primal_by_linear_program, spent_by_pot
 
@@ -137,7 +137,7 @@ def test_narrowing_finds_what_sorting_finds(monkeypatch):
         problem = DualProblem(np.full(30_000, 1 / 30_000), gain_rk, cost_rk, 0.2)
         narrowed = solve_dual(problem)
         with monkeypatch.context() as patch:
-            patch.setattr(dual_module, "SORT_AT_MOST", 10**9)
+            patch.setattr(envelopes, "SORT_AT_MOST", 10**9)
             sorted_ = solve_dual(problem)
         assert narrowed.multiplier == sorted_.multiplier
         assert narrowed.split == pytest.approx(sorted_.split, rel=1e-9)

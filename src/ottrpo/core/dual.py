@@ -10,63 +10,40 @@ no tolerance anywhere. The candidates held just above it are the nearest map, th
 below it the farthest map, and the split t* between them spends the budget exactly.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable
+from copy import copy
+from fractions import Fraction
 from functools import singledispatch
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .checks import Bools, Floats, Integers, require
+from .checks import Floats, Integers, require
+from .envelopes import pick, walk, walk_pairs
+from .exact import UNITS, amount, exact_dot, fractions, upper_dot
 from .problems import DualProblem, LinearProblem
-from .solution import DualSolution, split_weight
+from .solution import DualSolution, complement, moving_share
 from .traceable import lift, solve_linear
 
+# What a sum of rounded products may lack, as a share of it, for each of them.
+ROUNDING = 2.0**-52
+# Slopes below this may have lost bits, or have become 0.
+SMALLEST_SLOPE = 2.0**-960
 
-class _Held(NamedTuple):
-    """The line that each row holds now, and the gain at which its envelope ends."""
-
-    gain_r: Floats
-    cost_r: Floats
-    best_gain_r: Floats
-
-    def of(self, rows: Integers | slice) -> "_Held":
-        return _Held(self.gain_r[rows], self.cost_r[rows], self.best_gain_r[rows])
-
-
-class _Line(NamedTuple):
-    """The line that overtakes it, where, and the first candidate that lies on that line."""
-
-    breakpoint_r: Floats
-    cost_r: Floats
-    target_r: Integers
-
-    def of(self, rows: Integers | slice) -> "_Line":
-        return _Line(self.breakpoint_r[rows], self.cost_r[rows], self.target_r[rows])
+MULTIPLIER_OVERFLOWS = (
+    "the multiplier overflows float64: a cost is too small for the gain it buys; rescale"
+)
+MULTIPLIER_UNDERFLOWS = (
+    "the multiplier underflows float64: a cost is too large for the gain it buys; rescale"
+)
 
 
-class _Passages(NamedTuple):
-    """One passage per row at most: at ``breakpoint_e`` row ``row_e`` moves on to ``target_e``."""
+class _Spending(NamedTuple):
+    """What the nearest map costs, and the farthest more than that: amounts, not rounded."""
 
-    row_e: Integers
-    target_e: Integers
-    breakpoint_e: Floats
-
-
-class _Exhaustion(NamedTuple):
-    """Where the budget runs out when passages are paid for from the highest breakpoint down."""
-
-    multiplier: float  # the largest breakpoint at which it is exceeded; 0 if it never is
-    spent: float  # the cost of the passages above it
-    spent_farthest: float  # the cost of the passages at or above it
-
-
-# Up to this many passages a plain sort is faster than narrowing the search first.
-SORT_AT_MOST = 4096
-# Passages sampled to guess where the budget runs out; the guess is always verified.
-PILOT = 2048
-# Entries that are worked on at a time: together with what is computed from them they fit a cache.
-BLOCK = 1 << 15
+    nearest: int
+    extra: int
 
 
 def regularised_advantage(problem: DualProblem, multiplier: float) -> Floats:
@@ -113,244 +90,185 @@ def solve_dual(problem: Any) -> DualSolution:
 
 @solve_dual.register
 def _(problem: DualProblem) -> DualSolution:
-    pairs = problem.candidates == 2 and problem.allowed_rk is None
-    nearest_r, farthest_r, exhaustion = _walk_pairs(problem) if pairs else _walk(problem)
-    multiplier, spent, spent_farthest = exhaustion
-    require(
-        multiplier < np.inf,
-        "the multiplier overflows float64: a cost is too small for the gain it buys; rescale",
-    )
-    # the nearest map attains every Φ_r(λ*)
-    value = float(problem.weight_r @ _pick(problem.gain_rk, nearest_r))
-    if multiplier == 0:
-        farthest_r = _farthest_maximiser(problem, nearest_r)
-        return DualSolution(0.0, value, spent, False, 1.0, nearest_r, farthest_r)
-    value += multiplier * (problem.radius - spent)
-    split = split_weight(spent, spent_farthest, problem.radius)
-    spent = split * spent + (1.0 - split) * spent_farthest
-    return DualSolution(multiplier, value, spent, True, split, nearest_r, farthest_r)
+    try:
+        with np.errstate(over="raise", under="ignore"):
+            return _solve(problem)
+    except FloatingPointError:  # float64 has not the range; fractions have
+        return _solve_in_fractions(problem)
 
 
 @solve_dual.register
 def _(problem: LinearProblem) -> DualSolution:
-    solution = solve_linear(problem.weight_r, problem.gradient_rd, problem.radius, problem.metric)
-    return DualSolution(
+    numbers = problem.weight_r, problem.gradient_rd, problem.radius, problem.metric
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        found = _plain(solve_linear(*numbers))
+        energy = 4.0 * found.multiplier**2 * problem.radius
+        if not SMALLEST_SLOPE < energy < 1 / SMALLEST_SLOPE or not found.value > 0:
+            found = _solve_scaled(*numbers)
+    require(
+        np.isfinite([*found[:3], np.abs(found.nearest_r).max()]).all(),
+        "the solution overflows float64: rescale the gradients, the weights or the radius",
+    )
+    return found
+
+
+def _solve_scaled(
+    weight_r: Floats, gradient_rd: Floats, radius: float, metric: Floats | None
+) -> DualSolution:
+    """As `solve_linear`, with every argument brought near 1 by a power of two."""
+    gradient_rd = np.where(weight_r[:, None] > 0, gradient_rd, 0.0)
+    if not gradient_rd.any():
+        return _plain(solve_linear(weight_r, gradient_rd, radius, metric))
+    w, g, e = _exponent(weight_r), _exponent(gradient_rd), _exponent(radius)
+    m = 0 if metric is None else _exponent(metric)
+    e += (w - m - e) % 2  # λ and the value take roots
+    found = _plain(
+        solve_linear(
+            np.ldexp(weight_r, -w),
+            np.ldexp(gradient_rd, -g),
+            float(np.ldexp(radius, -e)),
+            None if metric is None else np.ldexp(metric, -m),
+        )
+    )
+    require(
+        found.multiplier > np.sqrt(SMALLEST_SLOPE),
+        "the weights and gradients of the rows are too far apart for float64: rescale",
+    )
+    multiplier = float(np.ldexp(found.multiplier, g + (w - m - e) // 2))
+    require(0 < multiplier < np.inf, "the multiplier is beyond float64's range: rescale")
+    displacement_rd = np.ldexp(found.nearest_r, (e - w - m) // 2)
+    return found._replace(
+        multiplier=multiplier,
+        value=float(np.ldexp(found.value, g + (w - m + e) // 2)),
+        spent=min(float(np.ldexp(found.spent, e)), radius),
+        nearest_r=displacement_rd,
+        farthest_r=displacement_rd,
+    )
+
+
+def _exponent(numbers: Any) -> int:
+    return int(np.frexp(np.abs(numbers).max())[1])
+
+
+def _plain(solution: DualSolution) -> DualSolution:
+    """The same with plain numbers instead of arrays without axes."""
+    return solution._replace(
         multiplier=float(solution.multiplier),
         value=float(solution.value),
         spent=float(solution.spent),
         binding=bool(solution.binding),
-        split=float(solution.split),
-        nearest_r=solution.nearest_r,
-        farthest_r=solution.farthest_r,
+        split=1.0,
+        farthest_share=0.0,
     )
 
 
-def _exhaust(breakpoint_e: Floats, mass_e: Floats, radius: float) -> _Exhaustion:
-    """Pay for passages from the highest breakpoint down until the budget is exceeded."""
-    above = 0.0
-    while breakpoint_e.size > SORT_AT_MOST:
-        keep, above = _narrow(breakpoint_e, mass_e, above, radius)
-        if keep.all():
+def _solve(problem: DualProblem) -> DualSolution:
+    pairs = problem.candidates == 2 and problem.allowed_rk is None
+    budget, radius = problem.radius, amount(problem.radius)
+    while True:
+        walked = walk_pairs(problem, budget) if pairs else walk(problem, budget)
+        nearest_r, farthest_r, (multiplier, paid) = walked
+        spending = _spending(problem, nearest_r, farthest_r, upper_dot)
+        if spending.nearest <= radius:
             break
-        breakpoint_e, mass_e = breakpoint_e[keep], mass_e[keep]
-    order_e = breakpoint_e.argsort()[::-1]
-    spent_e = mass_e[order_e].cumsum()
-    spent_e += above
-    crossing = int(spent_e.searchsorted(radius, side="right"))
-    if crossing == spent_e.size:
-        spent = float(spent_e[-1]) if crossing else above
-        return _Exhaustion(0.0, spent, spent)
-    multiplier = float(breakpoint_e[order_e[crossing]])
-    tied_e = (breakpoint_e == multiplier).nonzero()[0]
-    first = crossing
-    if tied_e.size > 1:
-        first = int(np.count_nonzero(breakpoint_e > multiplier))
-    spent = float(spent_e[first - 1]) if first else above
-    return _Exhaustion(multiplier, spent, spent + float(mass_e[tied_e].sum()))
+        # the budget was met by rounded sums, and is not by what they stand for
+        budget -= problem.gain_rk.size * ROUNDING * problem.radius
+    # the nearest map attains every Φ_r(λ*)
+    value = float(problem.weight_r @ pick(problem.gain_rk, nearest_r))
+    value += multiplier * (problem.radius - paid)
+    if not math.isfinite(value) or _underflows(problem, multiplier, nearest_r):
+        raise FloatingPointError
+    return _solution(problem, multiplier, value, spending, nearest_r, farthest_r)
 
 
-def _narrow(
-    breakpoint_e: Floats, mass_e: Floats, above: float, radius: float
-) -> tuple[Bools, float]:
-    """Keep the passages among which the budget runs out: three bands, two guessed cuts.
-
-    An evenly spaced pilot sample guesses where; sums over all passages decide which band it is,
-    so a bad guess costs time, never the answer.
-
-    Returns:
-        the band's mask, and the cost of all passages above the band.
-    """
-    pilot = slice(None, None, max(1, breakpoint_e.size // PILOT))
-    order = np.argsort(breakpoint_e[pilot])[::-1]
-    pilot_e = breakpoint_e[pilot][order]
-    share_e = np.cumsum(mass_e[pilot][order])
-    total = share_e[-1] * (breakpoint_e.size / pilot_e.size)
-    guess = int(np.searchsorted(share_e, share_e[-1] * min(1.0, (radius - above) / total)))
-    margin = int(2 * np.sqrt(pilot_e.size))
-    high = pilot_e[max(guess - margin, 0)]
-    low = pilot_e[min(guess + margin, pilot_e.size - 1)]
-    over_high = breakpoint_e > high
-    above_high = above + float(mass_e[over_high].sum())
-    if above_high > radius:
-        return over_high, above
-    band = (breakpoint_e >= low) & ~over_high
-    above_low = above_high + float(mass_e[band].sum())
-    if above_low > radius:
-        return band, above_high
-    return breakpoint_e < low, above_low
+def _solve_in_fractions(problem: DualProblem) -> DualSolution:
+    """As `_solve`, by the same walk over exact numbers: slow, and right at any scale."""
+    exact = copy(problem)
+    vars(exact).update(
+        weight_r=fractions(problem.weight_r),
+        gain_rk=fractions(problem.gain_rk),
+        cost_rk=fractions(problem.cost_rk),
+    )
+    radius = Fraction(problem.radius)
+    nearest_r, farthest_r, (multiplier, paid) = walk(exact, radius)
+    value = (exact.weight_r * pick(exact.gain_rk, nearest_r)).sum() + multiplier * (radius - paid)
+    spending = _spending(problem, nearest_r, farthest_r, exact_dot)
+    return _solution(problem, multiplier, value, spending, nearest_r, farthest_r)
 
 
-def _walk(problem: DualProblem) -> tuple[Integers, Integers, _Exhaustion]:
-    """Walk every envelope from λ = ∞ down, a passage of each row at a time, until ε is spent.
-
-    Returns:
-        the candidates held just above and just below the point where ε runs out, and that point.
-    """
-    nearest_r = problem.stay_r.copy()
-    row_r = np.flatnonzero(problem.weight_r)
-    nearest_r[row_r], held, line = _start(problem, row_r)
-    go = np.flatnonzero(line.breakpoint_r > 0)
-    row_r, held, line = row_r[go], held.of(go), line.of(go)
-
-    levels: list[_Passages] = []
-    breakpoint_e, mass_e = np.empty(0), np.empty(0)
-    exhaustion = _Exhaustion(0.0, 0.0, 0.0)
-    limit_r = np.full(row_r.size, np.inf)
-    while row_r.size:
-        # rounding must not let a later passage of a row come before an earlier one, nor invent one
-        limit_r = np.minimum(line.breakpoint_r, limit_r)
-        mass_r = np.where(limit_r > 0, problem.weight_r[row_r] * (line.cost_r - held.cost_r), 0.0)
-        breakpoint_e = np.concatenate([breakpoint_e, limit_r])
-        mass_e = np.concatenate([mass_e, mass_r])
-        exhaustion = _exhaust(breakpoint_e, mass_e, problem.radius)
-        # λ* can only grow as passages are added: what lies below it takes no part any more
-        kept_e = breakpoint_e >= exhaustion.multiplier
-        breakpoint_e, mass_e = breakpoint_e[kept_e], mass_e[kept_e]
-        go = np.flatnonzero((limit_r >= exhaustion.multiplier) & (limit_r > 0))
-        row_r, held, line, limit_r = row_r[go], held.of(go), line.of(go), limit_r[go]
-        levels.append(_Passages(row_r, line.target_r, limit_r))
-        held = _Held(problem.gain_rk[row_r, line.target_r], line.cost_r, held.best_gain_r)
-        # an envelope ends where its best gain is reached
-        go = np.flatnonzero(held.gain_r < held.best_gain_r)
-        row_r, held, limit_r = row_r[go], held.of(go), limit_r[go]
-        if row_r.size:
-            line = _next_line(problem, row_r, held)
-    for row_e, target_e, breakpoint_e in levels:
-        above = breakpoint_e > exhaustion.multiplier
-        nearest_r[row_e[above]] = target_e[above]
-    farthest_r = nearest_r.copy()
-    for row_e, target_e, breakpoint_e in levels:
-        tied = breakpoint_e == exhaustion.multiplier
-        farthest_r[row_e[tied]] = target_e[tied]
-    return nearest_r, farthest_r, exhaustion
+def _solution(
+    problem: DualProblem,
+    multiplier: Any,
+    value: Any,
+    spending: _Spending,
+    nearest_r: Integers,
+    farthest_r: Integers,
+) -> DualSolution:
+    value = _finite(value, "the value overflows float64: rescale the gains or the weights")
+    if multiplier == 0:
+        spent = _spent(spending, 0.0)
+        farthest_r = _farthest_maximiser(problem, nearest_r)
+        return DualSolution(0.0, value, spent, False, 1.0, nearest_r, farthest_r, 0.0)
+    share = moving_share(amount(problem.radius) - spending.nearest, spending.extra)
+    multiplier = _finite(multiplier, MULTIPLIER_OVERFLOWS)
+    require(multiplier > 0, MULTIPLIER_UNDERFLOWS)
+    return DualSolution(
+        multiplier=multiplier,
+        value=value,
+        spent=_spent(spending, share),
+        binding=True,
+        split=complement(share),
+        nearest_r=nearest_r,
+        farthest_r=farthest_r,
+        farthest_share=share,
+    )
 
 
-def _blocks(problem: DualProblem, row_r: Integers) -> Iterator[tuple[slice, Floats, Floats]]:
-    """Gains and costs of the given rows, candidates first, a few rows at a time.
-
-    What is done for all rows then runs along memory, and in the processor's cache: the time per
-    entry does not grow with the problem.
-    """
-    step = max(1, BLOCK // problem.candidates)
-    whole = row_r.size == problem.rows
-    for start in range(0, max(row_r.size, 1), step):  # one block even of no rows
-        part = slice(start, start + step)
-        rows = part if whole else row_r[part]
-        gain_kr = problem.gain_rk[rows].T.copy("C")
-        cost_kr = problem.cost_rk[rows].T.copy("C")
-        if problem.allowed_rk is not None:
-            gain_kr[~problem.allowed_rk[rows].T] = -np.inf  # below every envelope
-        yield part, gain_kr, cost_kr
-
-
-def _start(problem: DualProblem, row_r: Integers) -> tuple[Integers, _Held, _Line]:
-    """At λ = ∞: the free candidate that each row holds, and the line that overtakes it first."""
-    target_r, held, lines = problem.stay_r[row_r], [], []
-    for part, gain_kr, cost_kr in _blocks(problem, row_r):
-        target_r[part] = free_r = _best_free(gain_kr, cost_kr, target_r[part])
-        held.append(_Held(_pick(gain_kr.T, free_r), np.zeros(free_r.size), gain_kr.max(axis=0)))
-        lines.append(_overtaking(gain_kr, cost_kr, held[-1]))
-    return target_r, _Held(*_joined(held)), _Line(*_joined(lines))
+def _spending(
+    problem: DualProblem, nearest_r: Integers, farthest_r: Integers, dot: Callable[..., int]
+) -> _Spending:
+    """What the two maps cost, to the last bit or barely more."""
+    cost_r = pick(problem.cost_rk, nearest_r)
+    moved_r = (cost_r > 0).nonzero()[0]
+    nearest = dot(problem.weight_r[moved_r], cost_r[moved_r])
+    tied_r = (nearest_r != farthest_r).nonzero()[0]
+    weight_r, near_r = problem.weight_r[tied_r], cost_r[tied_r]
+    far_r = pick(problem.cost_rk[tied_r], farthest_r[tied_r])
+    extra_r = far_r - near_r
+    extra = dot(weight_r, extra_r)
+    lost_r = (far_r - extra_r) - near_r  # by the rounding of that difference (Dekker)
+    if lost_r.any():
+        extra += dot(weight_r, np.maximum(lost_r, 0.0))
+    return _Spending(nearest, extra)
 
 
-def _next_line(problem: DualProblem, row_r: Integers, held: _Held) -> _Line:
-    """For each row the line that overtakes the held one first as λ falls."""
-    blocks = _blocks(problem, row_r)
-    return _Line(*_joined([_overtaking(gain, cost, held.of(part)) for part, gain, cost in blocks]))
+def _spent(spending: _Spending, share: float) -> float:
+    """What moving that share costs; what is not above the radius is not above it when rounded."""
+    numerator, denominator = share.as_integer_ratio()
+    return (spending.nearest * denominator + spending.extra * numerator) / (UNITS * denominator)
 
 
-def _joined(parts: Sequence[tuple[NDArray[Any], ...]]) -> Iterator[NDArray[Any]]:
-    return map(np.concatenate, zip(*parts, strict=True)) if len(parts) > 1 else iter(parts[0])
+def _underflows(problem: DualProblem, multiplier: float, nearest_r: Integers) -> bool:
+    """Whether slopes may have been lost below float64's range before the budget ran out."""
+    if multiplier > 0:
+        return multiplier < SMALLEST_SLOPE
+    best_r = regularised_advantage(problem, 0.0)
+    return bool(((best_r > pick(problem.gain_rk, nearest_r)) & (problem.weight_r > 0)).any())
 
 
-def _overtaking(gain_kr: Floats, cost_kr: Floats, held: _Held) -> _Line:
-    """As `_next_line`, for a block; both tables are used up.
-
-    Where several lines meet in one point the dearest is taken: it comes out on top below it.
-    """
-    gain_kr -= held.gain_r
-    extra_kr = cost_kr - held.cost_r
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        slope_kr = np.divide(gain_kr, extra_kr, out=gain_kr)
-    slope_kr[extra_kr <= 0] = -np.inf
-    slope_r = slope_kr.max(axis=0)
-    cost_kr[slope_kr != slope_r] = -1.0
-    cost_r = cost_kr.max(axis=0)
-    # the first on that line; numpy's own argmax is slow along this axis
-    rank_k = np.arange(len(cost_kr), 0, -1)[:, None]
-    target_r = len(cost_kr) - ((cost_kr == cost_r) * rank_k).max(axis=0)
-    return _Line(slope_r, cost_r, target_r)
-
-
-def _best_free(gain_kr: Floats, cost_kr: Floats, stay_r: Integers) -> Integers:
-    """The best candidate of cost 0; staying if nothing free is better."""
-    free_kr = cost_kr == 0
-    if np.count_nonzero(free_kr) == stay_r.size:  # staying is the only free candidate
-        return stay_r
-    free_gain_kr = np.where(free_kr, gain_kr, -np.inf)
-    best_r = free_gain_kr.argmax(axis=0)
-    better_r = _pick(gain_kr.T, best_r) > _pick(gain_kr.T, stay_r)
-    return np.where(better_r, best_r, stay_r)
-
-
-def _pick(value_rk: Floats, index_r: Integers) -> Floats:
-    """value_rk[r, index_r[r]] for every row."""
-    if value_rk.shape[1] == 2:
-        return np.where(index_r, value_rk[:, 1], value_rk[:, 0])
-    picked_r: Floats = value_rk[np.arange(index_r.size), index_r]
-    return picked_r
-
-
-def _walk_pairs(problem: DualProblem) -> tuple[Integers, Integers, _Exhaustion]:
-    """As `_walk` for two candidates per row, one of which is to stay: one passage at most.
-
-    The dearer candidate overtakes at (A₁ − A₀)/(c₁ − c₀), if that is positive.
-    """
-    weight_r, start_r = problem.weight_r, problem.stay_r
-    gain_r = problem.gain_rk[:, 1] - problem.gain_rk[:, 0]
-    cost_r = problem.cost_rk[:, 1] - problem.cost_rk[:, 0]
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        slope_r = gain_r / cost_r
-    passes_r = slope_r > 0
-    passes_r &= weight_r > 0
-    if not cost_r.all():  # both candidates free: the better one is held from the start
-        free_r = cost_r == 0
-        passes_r &= ~free_r
-        free_r &= (gain_r != 0) & (weight_r > 0)
-        start_r = np.where(free_r, gain_r > 0, start_r).astype(np.intp)
-    row_e = passes_r.nonzero()[0]
-    exhaustion = _exhaust(slope_r[row_e], abs(cost_r[row_e]) * weight_r[row_e], problem.radius)
-    # exclusive or: a row that passes leaves the one candidate for the other
-    nearest_r = start_r ^ (passes_r & (slope_r > exhaustion.multiplier))
-    farthest_r = start_r ^ (passes_r & (slope_r >= exhaustion.multiplier))
-    return nearest_r, farthest_r, exhaustion
+def _finite(number: Any, otherwise: str) -> float:
+    """A number as float64, or a sentence that says why it has none."""
+    try:
+        return float(number)
+    except OverflowError:
+        raise ValueError(otherwise) from None
 
 
 def _farthest_maximiser(problem: DualProblem, nearest_r: Integers) -> Integers:
     """At λ = 0: among the candidates of greatest gain the dearest; rows without weight stay."""
-    best_rk = problem.gain_rk == _pick(problem.gain_rk, nearest_r)[:, None]
+    best_rk = problem.gain_rk == pick(problem.gain_rk, nearest_r)[:, None]
     if problem.allowed_rk is not None:
         best_rk &= problem.allowed_rk
     dearest_r = np.where(best_rk, problem.cost_rk, -1.0).argmax(axis=1)
-    dearer_r = _pick(problem.cost_rk, dearest_r) > _pick(problem.cost_rk, nearest_r)
+    dearer_r = pick(problem.cost_rk, dearest_r) > pick(problem.cost_rk, nearest_r)
     return np.where(dearer_r & (problem.weight_r > 0), dearest_r, nearest_r)

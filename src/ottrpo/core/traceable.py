@@ -57,16 +57,19 @@ def solve_rows(
     dearest_r = _farthest_maximiser(xp, score_rk, cost_rk, nearest_r)
     spent = xp.sum(xp.where(above_lr, mass_lr, 0.0))
     tied = xp.sum(xp.where(reached_lr & ~above_lr, mass_lr, 0.0))
-    share = xp.clip((radius - spent) / xp.where(tied > 0, tied, 1.0), 0.0, 1.0)
+    splits = tied > 0
+    share = xp.where(splits, (radius - spent) / xp.where(splits, tied, 1.0), 0.0)
+    share = xp.clip(share, 0.0, 1.0)
     return DualSolution(
         multiplier=multiplier,
         value=weight_r @ _pick(xp, gain_rk, nearest_r)
         + xp.where(multiplier > 0, multiplier * (radius - spent), 0.0),
-        spent=spent + xp.where(tied > 0, share * tied, 0.0),
+        spent=xp.minimum(spent + share * tied, radius),
         binding=multiplier > 0,
-        split=xp.where(tied > 0, 1.0 - share, 1.0),
+        split=1.0 - share,
         nearest_r=nearest_r,
         farthest_r=xp.where((multiplier > 0) | (weight_r == 0), farthest_r, dearest_r),
+        farthest_share=share,
     )
 
 
@@ -88,11 +91,12 @@ def solve_linear(
     return DualSolution(
         multiplier=multiplier,
         value=xp.sqrt(energy * radius),
-        spent=energy / (4 * divisor**2),
+        spent=xp.minimum(energy / (4 * divisor**2), radius),
         binding=binding,
         split=xp.ones_like(multiplier),
         nearest_r=displacement_rd,
         farthest_r=displacement_rd,
+        farthest_share=xp.zeros_like(multiplier),
     )
 
 

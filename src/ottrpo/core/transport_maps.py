@@ -39,7 +39,7 @@ class PolicyUpdate:
     def split_mass(self) -> float:
         """Weight of the rows whose mass is shared between two different targets."""
         split_r = self.solution.nearest_r != self.solution.farthest_r
-        if not 0 < self.solution.split < 1:
+        if not 0 < self.solution.farthest_share < 1:
             return 0.0
         return float(self.problem.dual.weight_r[split_r].sum())
 
@@ -101,6 +101,7 @@ def push_forward(problem: FiniteProblem, maps: list[tuple[Integers, float]]) -> 
 
 
 def _maps(solution: DualSolution) -> list[tuple[Integers, float]]:
-    if solution.split == 1.0:
+    share = solution.farthest_share
+    if share == 0.0:
         return [(solution.nearest_r, 1.0)]
-    return [(solution.nearest_r, solution.split), (solution.farthest_r, 1.0 - solution.split)]
+    return [(solution.nearest_r, 1.0 - share), (solution.farthest_r, share)]
