@@ -15,9 +15,9 @@ import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo.agents.checkpointing import CheckpointEvery
 from ottrpo.agents.sb3 import A2C, PPO, TRPO
 from ottrpo.cli import main
-from ottrpo.experiments.one_run import Nobody
 from ottrpo.experiments.protocol import score
 from ottrpo.experiments.run import build_agent, manifest, plan_run, train
+from ottrpo.experiments.worker import Nobody
 from ottrpo.results.run_directory import RunDirectory
 
 REACH, MATCH = "ottrpo/Reach-v0", "ottrpo/Match-v0"

@@ -235,7 +235,7 @@ def test_negative_numbers_of_steps_are_refused(tmp_path, capsys):
 
 
 def test_a_job_goes_on_where_it_was(whole, tmp_path, monkeypatch):
-    from ottrpo.experiments.one_run import main as one_run
+    from ottrpo.experiments.worker import main as one_run
 
     out = tmp_path / "run"
     job = {

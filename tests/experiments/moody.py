@@ -1,8 +1,7 @@
-"""The command line and the worker with nothing in the registry but the moody agent.
+"""The command line with nothing in the registry but the moody agent: ``python moody.py reproduce``.
 
-``python moody.py reproduce ...`` or, as `ottrpo.experiments.local` calls it where it does not fork,
-``python moody.py worker PARENT``. The configurations are in the folder that MOODY_CONFIGS names;
-MOODY_START says whether processes start by ``fork``, as they do by themselves, or ``anew``.
+The configurations are in the folder that MOODY_CONFIGS names; MOODY_START says whether processes
+start by ``fork``, as they do by themselves, or ``anew``.
 """
 
 import os
@@ -18,7 +17,7 @@ def install():
 
     default_to_one_thread()  # before anything is loaded, as the command line does
 
-    from ottrpo.experiments import estimate, local, registry
+    from ottrpo.experiments import processes, registry
 
     entry = registry.AgentEntry(
         key="moody",
@@ -30,20 +29,13 @@ def install():
     )
     registry._ALL_AGENTS = (entry,)
     registry.CONFIGS = Path(os.environ["MOODY_CONFIGS"])
-    # a study that is killed at random would otherwise be killed in its trials
-    estimate.WORTH_A_TRIAL = float(os.environ.get("WORTH_A_TRIAL", "inf"))
     if os.environ["MOODY_START"] == "anew":
-        local.may_fork = lambda: False
-    local.COMMAND = (sys.executable, str(HERE / "moody.py"), "worker")
+        processes.may_fork = lambda: False
 
 
-if __name__ == "__main__":
+if __name__ in ("__main__", "__mp_main__"):  # the second: in a process that starts anew
     install()
-    if sys.argv[1] == "worker":
-        from ottrpo.experiments.worker import main
+if __name__ == "__main__":
+    from ottrpo.cli import main
 
-        main(int(sys.argv[2]))
-    else:
-        from ottrpo.cli import main
-
-        sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -1,12 +1,15 @@
 """Runs on a real Ray cluster of two nodes: the same numbers, also when a worker or a node dies."""
 
 import contextlib
+import io
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+import zipfile
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +21,11 @@ from ottrpo.cli import main
 from ottrpo.experiments import cluster
 from ottrpo.experiments.grid import Cell, Study
 from ottrpo.experiments.jobs import jobs_of
+from ottrpo.experiments.pool import News, run_jobs
+from ottrpo.experiments.run import manifest
 from ottrpo.reports.tables import markdown_table
 from ottrpo.results.reading import read_study
+from ottrpo.results.run_directory import RunDirectory
 
 SHORT = """
 description = "for tests"
@@ -96,6 +102,98 @@ def test_a_run_travels_as_bytes(tmp_path, counting):
     assert there.log.stat().st_size == cluster.LOG_TAIL
     names = state.index(b"checkpoints/7"), state.index(b"metrics.jsonl")
     assert names[0] < names[1]  # a log that is read later knows all that the checkpoint knows
+
+
+class StandIn:
+    """What `Cluster` uses of Ray, without a cluster: every message is there at once."""
+
+    class exceptions:
+        class RayError(Exception):
+            """Something was lost."""
+
+    def __init__(self, messages):
+        self.messages, self.given = messages, []
+
+    def remote(self, task):
+        assert task is cluster.run_there
+        return self
+
+    def options(self, *, num_cpus, max_retries, num_returns):
+        assert (num_cpus, max_retries, num_returns) == (1, 0, "streaming")
+        outer = self
+
+        class Task:
+            def remote(self, job, state, time_limit, version):
+                outer.given.append(state)
+                return iter([message(job) for message in outer.messages.pop(0)])
+
+        return Task()
+
+    def wait(self, tasks, timeout):
+        return tasks[:1], tasks[1:]
+
+    def get(self, message):
+        if isinstance(message, Exception):
+            raise message
+        return message
+
+
+class Ears:
+    """A board that remembers."""
+
+    def __init__(self):
+        self.heard = []
+
+    def tell(self, news, *, again):
+        self.heard.append((news.kind, news.reason, again))
+
+    def say(self, line):
+        raise AssertionError(line)
+
+    def tick(self):
+        pass
+
+
+def state_of(job, folder, timestep, *, finished):
+    """A run as it would come from elsewhere."""
+    there = replace(job, path=folder / str(timestep) / "seed0")
+    directory = RunDirectory.create(there.path, manifest(job.spec))
+    directory.log_metrics({"timestep": timestep, "train_seconds": 1.0})
+    if finished:
+        (there.path / "agent.json").write_text("{}")
+    return cluster.pack(there)
+
+
+def test_a_run_that_is_lost_goes_on_from_what_came_home_and_the_last_word_counts(
+    tmp_path, counting
+):
+    cell = Cell(environment="Taxi-v4", agent="counting")
+    study = Study(name="s", description="d", cells=(cell,))
+    (job,) = jobs_of(study, tmp_path / "home", seeds=None, steps=None)
+    half = state_of(job, tmp_path, 300, finished=False)
+    whole = state_of(job, tmp_path, 600, finished=True)
+    began = lambda job: cluster.Message(News(job, "began"))  # noqa: E731
+    lost = [began, lambda _: cluster.Message(None, half), lambda _: StandIn.exceptions.RayError()]
+    done = [
+        began,
+        lambda _: cluster.Message(None, half),
+        lambda job: cluster.Message(News(job, "finished"), whole),
+        lambda _: cluster.Message(None, half),  # nobody hears it any more
+    ]
+    ray, ears = StandIn([lost, done]), Ears()
+    place = cluster.Cluster(ray, 60.0)
+    assert run_jobs([job], place, retries=1, board=ears) == {}
+    assert ears.heard == [
+        ("began", "", True),
+        ("failed", "RayError()", True),
+        ("began", "", True),
+        ("finished", "", True),
+    ]
+    assert ray.given[0] is None
+    archive = zipfile.ZipFile(io.BytesIO(ray.given[1]))
+    assert b'"timestep": 300' in archive.read("run/metrics.jsonl")
+    assert job.state() == "finished"
+    assert job.standing().timestep == 600
 
 
 class Process(NamedTuple):
@@ -183,7 +281,7 @@ def finish(process):
 def runs_by_node(nodes):
     """For each node the processes of runs on it: (Ray's worker, the run)."""
     everybody = {process.pid: process for process in processes()}
-    runs = [p for p in everybody.values() if b"ottrpo.experiments.worker" in p.command]
+    runs = [p for p in everybody.values() if b"--multiprocessing-fork" in p.command]
     return [
         [
             (run.parent, run.pid)

@@ -104,7 +104,7 @@ def run_alone(folder, seed):
         "protocol": "quick",
         "out": str(folder / f"seed{seed}"),
     }
-    command = [sys.executable, "-m", "ottrpo.experiments.one_run", json.dumps(job)]
+    command = [sys.executable, "-m", "ottrpo.experiments.worker", json.dumps(job)]
     subprocess.run(command, check=True, cwd=folder)
 
 

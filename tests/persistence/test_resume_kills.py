@@ -42,7 +42,7 @@ def job(environment, every, *settings):
             **{"steps": 5_000, "overrides": [*SMALL, *settings], "protocol": "quick"},
             **{"out": str(folder), "checkpoint_every": every},
         }
-        return [sys.executable, "-m", "ottrpo.experiments.one_run", json.dumps(asked)]
+        return [sys.executable, "-m", "ottrpo.experiments.worker", json.dumps(asked)]
 
     return words
 

@@ -4,4 +4,5 @@ import sys
 
 from ottrpo.cli import main
 
-sys.exit(main())
+if __name__ == "__main__":  # a process of a study may load this file again
+    sys.exit(main())

@@ -5,37 +5,52 @@ from collections.abc import Collection, Sequence
 from statistics import fmean
 from typing import final
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from .jobs import Job, Progress
+from .estimate import in_words
+from .jobs import Job, Standing
+from .pool import News
 from .published import trained_score
 
 # Elsewhere than on a terminal, what runs is told this often.
 LINE_SECONDS = 60.0
+# How long the rest will take is told by the speed of the last minutes.
+SPEED_SECONDS = 600.0
 WAITING, RUNNING, AGAIN, FAILED, FINISHED = "·", "▶", "↻", "✗", "✓"
 _STYLES = {WAITING: "dim", RUNNING: "cyan", AGAIN: "yellow", FAILED: "bold red", FINISHED: "green"}
 
 
 @final
 class StudyBoard:
-    """Shows the runs of a study; see `ottrpo.experiments.local.Board`."""
+    """Shows the runs of a study, and says how long the rest will take at their speed."""
 
     def __init__(self, jobs: Sequence[Job], finished: Collection[str], console: Console) -> None:
         self._console = console
         self._jobs = {job.name: job for job in jobs}
         self._signs = {job.name: WAITING for job in jobs}
-        self._progress = {job.name: Progress() for job in jobs}
+        self._standing = {job.name: Standing() for job in jobs}
         self._cells: dict[str, list[Job]] = {}
         for job in jobs:
             self._cells.setdefault(job.cell.name, []).append(job)
         for name in finished:
             self._signs[name] = FINISHED
-            self._progress[name] = self._jobs[name].progress()
+            self._standing[name] = self._jobs[name].standing()
         self._began = self._told = time.monotonic()
+        self._bar = Progress(
+            TextColumn("{task.percentage:.0f} % of all steps"),
+            BarColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=console,
+            auto_refresh=False,
+            speed_estimate_period=SPEED_SECONDS,
+        )
+        self._all = self._bar.add_task("", total=sum(job.spec.steps for job in jobs))
+        self._move_bar()
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
     def __enter__(self) -> "StudyBoard":
@@ -45,28 +60,23 @@ class StudyBoard:
 
     def __exit__(self, *error: object) -> None:
         if self._live is not None:
-            self._live.update(self.table(), refresh=True)
+            self._live.update(self.picture(), refresh=True)
             self._live.__exit__(None, None, None)
 
-    def began(self, job: Job) -> None:
-        """A run has been started, or started again."""
-        self._signs[job.name] = RUNNING
+    def tell(self, news: News, *, again: bool) -> None:
+        """A run has begun, is finished, or has failed; whether it is tried then."""
+        job, name = news.job, news.job.name
+        if news.kind == "failed":
+            self._signs[name] = AGAIN if again else FAILED
+            word = "stopped, will be tried again" if again else "FAILED"
+            line = f"{name} {word}: {news.reason} (see {job.log})"
+            self._print(line, "yellow" if again else "bold red")
+            return
+        self._signs[name] = RUNNING if news.kind == "began" else FINISHED
+        self._standing[name] = job.standing()
         if self._live is None:
-            self.say(f"{job.name} started")
-
-    def ended(self, job: Job) -> None:
-        """A run is finished."""
-        self._signs[job.name] = FINISHED
-        self._progress[job.name] = job.progress()
-        if self._live is None:
-            self.say(f"{job.name} finished{self._told_of(job.name)}")
-
-    def stumbled(self, job: Job, reason: str, *, again: bool) -> None:
-        """A run has failed; whether it is tried again."""
-        self._signs[job.name] = AGAIN if again else FAILED
-        word = "stopped, will be tried again" if again else "FAILED"
-        line = f"{job.name} {word}: {reason} (see {job.log})"
-        self._print(line, "yellow" if again else "bold red")
+            told = "started" if news.kind == "began" else f"finished{self._told_of(name)}"
+            self.say(f"{name} {told}")
 
     def say(self, line: str) -> None:
         """Print a line above the table."""
@@ -76,14 +86,22 @@ class StudyBoard:
         """Look at what runs, and show it."""
         for name, sign in self._signs.items():
             if sign == RUNNING:
-                self._progress[name] = self._jobs[name].progress()
+                self._standing[name] = self._jobs[name].standing()
+        self._move_bar()
         if self._live is not None:
-            self._live.update(self.table(), refresh=True)
+            self._live.update(self.picture(), refresh=True)
         elif time.monotonic() - self._told > LINE_SECONDS:
             self._told = time.monotonic()
             for name, sign in self._signs.items():
                 if sign == RUNNING:
                     self.say(f"{name}{self._told_of(name)}")
+            left = self._bar.tasks[self._all].time_remaining
+            if left is not None:
+                self.say(f"about {in_words(left)} left")
+
+    def picture(self) -> Group:
+        """The table, and how far all is."""
+        return Group(self.table(), self._bar)
 
     def table(self) -> Table:
         """One line per cell; cells where nothing happens are left out when there is no room."""
@@ -105,25 +123,29 @@ class StudyBoard:
         cell = jobs[0].cell
         seeds, speeds = Text(), []
         for job in jobs:
-            sign, speed = self._signs[job.name], self._progress[job.name].speed
+            sign, speed = self._signs[job.name], self._standing[job.name].speed
             seeds.append(sign, _STYLES[sign])
             if sign == RUNNING:
                 seeds.append(f"{self._percent(job)} ", "dim")
                 speeds += [] if speed is None else [speed]
-        progress = [self._progress[job.name] for job in jobs]
+        standings = [self._standing[job.name] for job in jobs]
         total = sum(job.spec.steps for job in jobs)
-        returns = [p.returned for p in progress if p.returned is not None]
+        returns = [s.returned for s in standings if s.returned is not None]
         paper = trained_score(cell.environment, cell.agent)
         return [
             cell.environment,
             cell.agent,
             cell.label or cell.config,
             seeds,
-            f"{100 * sum(p.timestep for p in progress) / total:.0f} %",
+            f"{100 * sum(s.timestep for s in standings) / total:.0f} %",
             f"{fmean(speeds):,.0f}" if speeds else "",
             f"{fmean(returns):,.1f}" if returns else "",
             "" if paper is None else f"{paper.score:,.0f}",
         ]
+
+    def _move_bar(self) -> None:
+        done = sum(standing.timestep for standing in self._standing.values())
+        self._bar.update(self._all, completed=done)
 
     def _calm(self, jobs: Sequence[Job]) -> int:
         """What runs or has failed comes first, then what waits, then what is finished."""
@@ -142,12 +164,12 @@ class StudyBoard:
         return f"{text}{failed} · {self._clock()}"
 
     def _told_of(self, name: str) -> str:
-        job, progress = self._jobs[name], self._progress[name]
+        job, standing = self._jobs[name], self._standing[name]
         parts = [f": {self._percent(job)} %"]
-        if progress.speed is not None:
-            parts.append(f"{progress.speed:,.0f} steps/s")
-        if progress.returned is not None:
-            parts.append(f"return {progress.returned:,.1f}")
+        if standing.speed is not None:
+            parts.append(f"{standing.speed:,.0f} steps/s")
+        if standing.returned is not None:
+            parts.append(f"return {standing.returned:,.1f}")
         paper = trained_score(job.spec.environment, job.spec.agent)
         if paper is not None:
             parts.append(f"paper {paper.score:,.0f}")
@@ -158,7 +180,7 @@ class StudyBoard:
         self._console.print(text, style=style, highlight=False, soft_wrap=True)
 
     def _percent(self, job: Job) -> int:
-        return int(100 * self._progress[job.name].timestep / job.spec.steps)
+        return int(100 * self._standing[job.name].timestep / job.spec.steps)
 
     def _clock(self) -> str:
         count = sum(sign == FINISHED for sign in self._signs.values())

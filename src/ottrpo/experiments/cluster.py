@@ -1,24 +1,23 @@
 """Runs on a Ray cluster: the same processes as on one machine, placed by Ray.
 
-Each run is a Ray task that starts the run's process and watches over it. Run directories travel
-as bytes: a task sends them to a keeper on the driver's machine whenever there is a new checkpoint,
-and the driver writes them into its own store. If a run, its worker or its node dies, Ray starts
-the task again somewhere, and the run goes on from what the keeper has. The same holds for the next
-driver, if this one dies. Ottrpo must be installed on every node.
+Each run is a Ray task that starts the run's process and watches over it. Run directories travel as
+bytes: a task yields its own whenever there is a new checkpoint, and at the end, and the driver
+writes them into its store. If a run, its worker or its node dies, the next try goes on from what
+came home. The same holds for the next driver, if this one dies. Ottrpo must be installed on every
+node.
 """
 
 import io
 import logging
-import select
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -27,108 +26,101 @@ from ottrpo.persistence.lock import NAME as LOCK_NAME
 from ottrpo.results.layout import CHECKPOINTS
 
 from .jobs import Job
-from .local import GRACE_SECONDS, TICK_SECONDS, Board, Worker, prepare
+from .pool import TICK_SECONDS, News
+from .processes import Processes
 
 # A run's state is sent home when it has a new checkpoint, and at least this often for the table.
 SEND_SECONDS = 20.0
 LOG_TAIL = 20_000
-# The keeper answers at once; a task that waits longer is cut off, and Ray tries it again.
-KEEPER_SECONDS = 120.0
 CONNECT_SECONDS = 120.0
 
 
-class RunFailed(Exception):
-    """A run that ended without being finished; Ray tries it again."""
+@final
+@dataclass(frozen=True)
+class Message:
+    """What a task tells the driver.
 
-
-def run_jobs_on_ray(
-    ray: Any, jobs: Sequence[Job], *, retries: int, time_limit: float, board: Board
-) -> dict[str, str]:
-    """Do all jobs on the cluster; the names of those that failed for good, with the reason.
-
-    Args:
-        ray: what `connected` gives.
-        jobs: what to do.
-        retries: how often Ray tries a run again that failed or whose worker or node died.
-        time_limit: seconds without a sign of life after which a run counts as hanging.
-        board: who is told.
+    Attributes:
+        news: what has become of the run; None if it goes on.
+        state: its directory and log; None if nothing of them is new.
     """
-    here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-        ray.get_runtime_context().get_node_id(), soft=False
-    )
-    keeper = ray.remote(Keeper).options(num_cpus=0, scheduling_strategy=here).remote()
-    task = ray.remote(run_and_report).options(
-        num_cpus=1, max_retries=retries, retry_exceptions=[RunFailed]
-    )
-    for job in jobs:
-        prepare(job, board)
-        if job.state() == "unfinished":
-            ray.get(keeper.hold.remote(job.name, pack(job)))
-    waiting = {task.remote(job, keeper, time_limit, __version__): job for job in jobs}
-    return _Driver(ray, keeper, waiting, retries, board).run()
+
+    news: News | None
+    state: bytes | None = None
 
 
 @final
-class Keeper:
-    """Holds the last known state of every run, and the news for the driver."""
+class Cluster:
+    """Places runs on a Ray cluster; see `ottrpo.experiments.pool.Place`.
 
-    def __init__(self) -> None:
-        self._states: dict[str, bytes] = {}
-        self._news: list[tuple[str, str, bytes]] = []
+    Args:
+        ray: what `connected` gives.
+        time_limit: seconds without a sign of life after which a run counts as hanging.
+    """
 
-    def hold(self, name: str, state: bytes) -> None:
-        """Remember what the driver's store has of a run."""
-        self._states[name] = state
+    room = sys.maxsize  # Ray itself lets tasks wait, and asks for more machines where it can
 
-    def begin(self, name: str) -> bytes | None:
-        """A task has started; the state that its run goes on from, if there is one."""
-        self._news.append(("began", name, b""))
-        return self._states.get(name)
+    def __init__(self, ray: Any, time_limit: float) -> None:
+        self._ray, self._time_limit = ray, time_limit
+        # a run that is lost is ours to try again: we know what came home of it
+        self._task = ray.remote(run_there).options(
+            num_cpus=1, max_retries=0, num_returns="streaming"
+        )
+        self._jobs: dict[Any, Job] = {}
 
-    def send(self, name: str, state: bytes) -> None:
-        """The newest state of a run."""
-        self._states[name] = state
-        self._news.append(("state", name, state))
+    def start(self, job: Job) -> None:
+        """Hand a run to Ray, which begins it when a core is free."""
+        state = pack(job) if job.state() == "unfinished" else None
+        self._jobs[self._task.remote(job, state, self._time_limit, __version__)] = job
 
-    def stumble(self, name: str, reason: str) -> None:
-        """A run has failed."""
-        self._news.append(("stumbled", name, reason.encode()))
+    def wait(self, seconds: float) -> list[News]:
+        """What the tasks have told, as soon as one has."""
+        ready, _ = self._ray.wait(list(self._jobs), timeout=seconds)
+        return [news for task in ready for news in self._hear(task)]
 
-    def forget(self, name: str) -> None:
-        """A run needs nothing any more."""
-        self._states.pop(name, None)
+    def close(self) -> None:
+        """Nothing: what still runs ends with the connection."""
 
-    def news(self) -> list[tuple[str, str, bytes]]:
-        """What has happened since this was last asked."""
-        news, self._news = self._news, []
-        return news
+    def _hear(self, task: Any) -> Iterator[News]:
+        job = self._jobs[task]
+        try:
+            message: Message = self._ray.get(next(task))
+        except self._ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", None) or error
+            lines = str(cause).strip().splitlines() or [repr(cause)]
+            message = Message(News(job, "failed", lines[0]))
+        if message.state is not None:
+            unpack(message.state, job)
+        if message.news is None:
+            return
+        if message.news.kind != "began":
+            del self._jobs[task]
+        yield replace(message.news, job=job)
 
 
-def run_and_report(job: Job, keeper: Any, time_limit: float, version: str) -> bytes:
-    """The task: do one run on this node; its directory, finished."""
+def run_there(job: Job, state: bytes | None, time_limit: float, version: str) -> Iterator[Message]:
+    """The task: do one run on this node, going on from ``state``, and tell of it."""
     if version != __version__:
         raise RuntimeError(f"this node has ottrpo {__version__}, the driver {version}")
-    state = _answer(keeper.begin.remote(job.name))
     with tempfile.TemporaryDirectory(prefix="ottrpo-", ignore_cleanup_errors=True) as folder:
         here = replace(job, path=Path(folder) / job.path.name)
         if state is not None:
             unpack(state, here)
-        worker = Worker(here)
+        place = Processes(1, time_limit)
         try:
-            reason = _watch(worker, keeper, time_limit)
+            place.start(here)
+            ended = False
+            sent, checkpoints = time.monotonic(), _checkpoints(here)
+            while not ended:
+                for news in place.wait(TICK_SECONDS):
+                    ended = news.kind != "began"
+                    yield Message(news, pack(here) if ended else None)
+                found = _checkpoints(here)
+                if not ended and (found != checkpoints or time.monotonic() - sent > SEND_SECONDS):
+                    sent, checkpoints = time.monotonic(), found
+                    yield Message(None, pack(here))
         finally:
-            worker.kill()
-            worker.stop(GRACE_SECONDS)
-        if reason is None:
-            return pack(here)
-        keeper.send.remote(job.name, pack(here))
-        _answer(keeper.stumble.remote(job.name, reason))
-        raise RunFailed(reason)
-
-
-def _answer(call: Any) -> Any:
-    """What a call to the keeper returns; `ray.get` would lend our core to another run meanwhile."""
-    return call.future().result(KEEPER_SECONDS)
+            place.close()
 
 
 def pack(job: Job) -> bytes:
@@ -170,72 +162,8 @@ def _add(archive: zipfile.ZipFile, path: Path, name: str, tail: int | None = Non
     archive.writestr(name, content if tail is None else content[-tail:])
 
 
-def _watch(worker: Worker, keeper: Any, time_limit: float) -> str | None:
-    """Wait for a run to end and send news of it; why it is not finished, None if it is."""
-    sent, checkpoints = time.monotonic(), _checkpoints(worker.job)
-    while not select.select([worker.answers], [], [], TICK_SECONDS)[0]:
-        if worker.silent_for() > time_limit:
-            worker.hung = True
-            worker.kill()
-        found = _checkpoints(worker.job)
-        if found != checkpoints or time.monotonic() - sent > SEND_SECONDS:
-            sent, checkpoints = time.monotonic(), found
-            keeper.send.remote(worker.job.name, pack(worker.job))
-    return worker.verdict()
-
-
 def _checkpoints(job: Job) -> list[str]:
     return sorted(path.name for path in (job.path / CHECKPOINTS).glob("*"))
-
-
-@final
-class _Driver:
-    """Receives what the tasks send."""
-
-    def __init__(
-        self, ray: Any, keeper: Any, waiting: dict[Any, Job], retries: int, board: Board
-    ) -> None:
-        self._ray, self._keeper, self._waiting = ray, keeper, waiting
-        self._jobs = {job.name: job for job in waiting.values()}
-        self._retries, self._board = retries, board
-        self._stumbles: dict[str, int] = {}
-        self._failed: dict[str, str] = {}
-
-    def run(self) -> dict[str, str]:
-        while self._waiting:
-            ended, _ = self._ray.wait(list(self._waiting), timeout=TICK_SECONDS)
-            self._hear()
-            for task in ended:
-                self._settle(task, self._waiting.pop(task))
-            self._board.tick()
-        return self._failed
-
-    def _hear(self) -> None:
-        for kind, name, content in self._ray.get(self._keeper.news.remote()):
-            job = self._jobs[name]
-            if kind == "state":
-                unpack(content, job)
-            elif kind == "began":
-                self._board.began(job)
-            else:
-                self._stumbles[name] = self._stumbles.get(name, 0) + 1
-                if self._stumbles[name] <= self._retries:
-                    self._board.stumbled(job, content.decode(), again=True)
-
-    def _settle(self, task: Any, job: Job) -> None:
-        try:
-            unpack(self._ray.get(task), job)
-            state = job.state()
-            reason = None if state == "finished" else f"its directory is {state} after it ended"
-        except self._ray.exceptions.RayError as error:
-            cause = getattr(error, "cause", None) or error
-            reason = str(cause).strip().splitlines()[0] if str(cause).strip() else repr(cause)
-        self._keeper.forget.remote(job.name)
-        if reason is None:
-            self._board.ended(job)
-        else:
-            self._failed[job.name] = reason
-            self._board.stumbled(job, reason, again=False)
 
 
 @contextmanager
@@ -247,7 +175,6 @@ def connected(address: str) -> Iterator[Any]:
     """
     try:
         import ray
-        import ray.util.scheduling_strategies
     except ImportError as error:
         raise ValueError(
             "--ray needs Ray, which is not installed: pip install 'ottrpo[ray]'"

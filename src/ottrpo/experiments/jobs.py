@@ -79,14 +79,14 @@ class Job:
         audited = not self.cell.audit or (self.path / AUDIT).is_file()
         return "finished" if directory.finished and audited else "unfinished"
 
-    def progress(self) -> "Progress":
+    def standing(self) -> "Standing":
         """How far the run is, from the ends of its files."""
         metrics = last_records(self.path / METRICS)
         evaluations = last_records(self.path / EVALUATIONS)
         way = self.spec.protocol.deterministic[0]
         returns = [r["returns"] for r in evaluations if r["deterministic"] == way]
         last: Mapping[str, Any] = metrics[-1] if metrics else {}
-        return Progress(
+        return Standing(
             timestep=min(int(last.get("timestep", 0)), self.spec.steps),
             train_seconds=float(last.get("train_seconds", 0.0)),
             wall_seconds=float(evaluations[-1].get("wall_seconds", 0.0)) if evaluations else 0.0,
@@ -100,7 +100,7 @@ class Job:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class Standing:
     """How far a run is.
 
     Attributes:

@@ -8,18 +8,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, final
+from typing import final
+
+from rich.console import Console
 
 from ottrpo.core.checks import require
 from ottrpo.persistence.lock import DirectoryLock
 from ottrpo.results import collecting
 from ottrpo.results.layout import RESULTS_ROOT, runs_folder
 
+from .board import StudyBoard
+from .estimate import estimate
 from .grid import RETRIES, TIME_LIMIT, Study
 from .jobs import Job, jobs_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from .pool import Place, run_jobs
+from .processes import Processes
 
 
 @final
@@ -50,8 +53,6 @@ def reproduce(study: Study, *, seeds: int | None, steps: int | None, options: Op
             results that are there can't be added to.
         OSError: if the results can't be written.
     """
-    from rich.console import Console
-
     console = Console(highlight=False, soft_wrap=True)
     root = runs_folder(study.name, steps)
     jobs = jobs_of(study, root, seeds=seeds, steps=steps)
@@ -73,12 +74,9 @@ def collect(study: Study, *, seeds: int | None, steps: int | None, out: Path) ->
 
 
 def _run_missing(
-    study: Study, jobs: Sequence[Job], options: Options, console: "Console"
+    study: Study, jobs: Sequence[Job], options: Options, console: Console
 ) -> Mapping[str, str]:
     """Tell what there is to do, and do it; what failed, with the reason."""
-    from .board import StudyBoard
-    from .local import run_jobs
-
     finished = {job.name for job in jobs if job.state() == "finished"}
     missing = [job for job in jobs if job.name not in finished]
     console.print(f"{study.name}: {study.description}", markup=False)
@@ -91,42 +89,25 @@ def _run_missing(
     )
     if not missing:
         return {}
-    if options.ray is None:
-        workers = min(options.workers, study.workers or options.workers, len(missing))
-        _tell_estimate(jobs, missing, options.out, workers, console)
+    with _place(study, options, len(missing)) as (place, workers):
+        told = estimate(jobs, missing, results=(options.out, RESULTS_ROOT), workers=workers)
+        console.print(f"{workers} at a time: {told}", markup=False)
         with StudyBoard(jobs, finished, console) as board:
-            return run_jobs(
-                missing,
-                workers=workers,
-                retries=options.retries,
-                time_limit=options.time_limit,
-                board=board,
-            )
+            return run_jobs(missing, place, retries=options.retries, board=board)
+
+
+@contextmanager
+def _place(study: Study, options: Options, missing: int) -> Iterator[tuple[Place, int]]:
+    """Where the runs are done, and how many at a time."""
+    if options.ray is None:
+        workers = min(options.workers, study.workers or options.workers, missing)
+        yield Processes(workers, options.time_limit), workers
+        return
     from . import cluster
 
     require(study.workers is None, f"{study.name} measures time: it is run on one machine")
     with cluster.connected(options.ray) as ray:
-        _tell_estimate(jobs, missing, options.out, cluster.cores(ray), console)
-        with StudyBoard(jobs, finished, console) as board:
-            return cluster.run_jobs_on_ray(
-                ray,
-                missing,
-                retries=options.retries,
-                time_limit=options.time_limit,
-                board=board,
-            )
-
-
-def _tell_estimate(
-    jobs: Sequence[Job], missing: Sequence[Job], out: Path, workers: int, console: "Console"
-) -> None:
-    from .estimate import estimate
-
-    def say(line: str) -> None:
-        console.print(line, markup=False)
-
-    told = estimate(jobs, missing, results=(out, RESULTS_ROOT), workers=workers, say=say)
-    say(f"{workers} at a time: {told}")
+        yield cluster.Cluster(ray, options.time_limit), cluster.cores(ray)
 
 
 def _collect(study: Study, jobs: Sequence[Job], folder: Path) -> bool:

@@ -1,52 +1,63 @@
-"""What the process of a run does.
+"""What the process of a run does: ``python -m ottrpo.experiments.worker JOB``, JOB in JSON.
 
-It is a fork of the one that planned the run, or ``python -m ottrpo.experiments.worker PARENT``.
-Jobs come in as lines of JSON, and each is answered by a line: ``done``, or ``failed`` and why; an
-empty line is the end. What a run prints, and the whole story of a failure, go into the log that its
-job names. The process dies with the one that started it, so that nobody writes into a run directory
-that another has taken over.
+The processes of a study are started with `serve` instead, and get their jobs through a pipe. What a
+run prints, and the whole story of a failure, go into the log that its job names.
 """
 
-import ctypes
+import gc
 import json
 import os
 import signal
 import sys
 import threading
-import time
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict
+from multiprocessing import connection, parent_process
+from pathlib import Path
 from typing import Any
 
 from ottrpo.threads import default_to_one_thread
 
-PR_SET_PDEATHSIG = 1
-MOST_SAID = 1000  # characters; a pipe takes such a line in one piece
+CHECKPOINT_EVERY = 50_000
 
 
-def main(parent: int) -> None:
-    """Do jobs until no more come."""
-    die_with(parent)
+class Nobody:
+    """Looks on without a word."""
+
+    def update(self, timestep: int) -> None:
+        """Nothing."""
+
+    def evaluation(self, record: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+
+def serve(jobs: "connection.Connection[str | None, dict[str, Any] | None]", log: Path) -> None:
+    """Do jobs until None comes; each is answered by why it failed, None if it did not."""
+    os.setsid()  # an interrupt at the terminal is for who started us
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
     default_to_one_thread()
-    with open(os.dup(1), "w", buffering=1, encoding="utf-8", errors="replace") as answers:
-        for line in sys.stdin:
-            if not line.strip():
-                break
-            reason = do(json.loads(line))
-            answers.write("done\n" if reason is None else f"failed {reason[:MOST_SAID]}\n")
+    gc.freeze()  # what came with a fork stays; looking through it again would cost
+    _print_into(log)
+    # new objects: in a fork the old ones may draw a table
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="replace")
+    sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="replace")
+    while (job := jobs.recv()) is not None:
+        jobs.send(do(job))
 
 
 def do(job: dict[str, Any]) -> str | None:
     """One run, with its output in its log; why it failed, in one line, if it did."""
     try:
-        log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        for stream in (1, 2):
-            os.dup2(log, stream)
-        os.close(log)
+        _print_into(Path(job["log"]))
         if job["audit"]:
             from .audits import main as run
         else:
-            from .one_run import main as run
+            run = main
         run(job)
         sys.stdout.flush()
     except Exception as error:
@@ -56,21 +67,66 @@ def do(job: dict[str, Any]) -> str | None:
     return None
 
 
-def die_with(parent: int) -> None:
-    """Arrange to be killed when the process ``parent``, which started this one, ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    else:
-        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-    if os.getppid() != parent:  # it ended before the kernel was asked
+def main(job: Mapping[str, Any]) -> None:
+    """Do the run that the job describes, in the directory that it names.
+
+    A directory that holds that run, unfinished, is gone on with from its last checkpoint (from the
+    start if it has none); one that holds it finished is left alone.
+
+    Raises:
+        ValueError: if the job can't be done, or the directory holds another run or is in use.
+    """
+    default_to_one_thread()
+    from ottrpo.persistence.lock import DirectoryLock
+
+    from .run import Stopped, plan_job
+
+    spec = plan_job(job)
+    path = Path(job["out"])
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        with DirectoryLock(path):
+            _begin_or_go_on(spec, path, job.get("checkpoint_every", CHECKPOINT_EVERY))
+    except Stopped as stopped:
+        sys.stderr.write(f"{stopped}\n")
+        stopped.stop.obey()
+
+
+def _begin_or_go_on(spec: Any, path: Path, checkpoint_every: int) -> None:
+    from ottrpo.results.layout import MANIFEST
+    from ottrpo.results.run_directory import RunDirectory
+
+    from .run import build_agent, manifest, resume, spec_of, train
+
+    if not (path / MANIFEST).is_file():
+        agent = build_agent(spec)
+        directory = RunDirectory.create(path, manifest(spec, agent, checkpoint_every))
+        train(spec, agent, directory, Nobody())
+        return
+    directory = RunDirectory.open(path)
+    held = spec_of(directory.manifest)
+    # through JSON: a manifest knows no tuples
+    if json.dumps(asdict(held)) != json.dumps(asdict(spec)):
+        raise ValueError(f"{path} holds another run; choose another directory, or remove it")
+    if not directory.finished:
+        resume(directory, Nobody())
+
+
+def _print_into(log: Path) -> None:
+    """Let whatever this process prints from now on be added to ``log``."""
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    for stream in (1, 2):
+        os.dup2(handle, stream)
+    os.close(handle)
+
+
+def _die_with_parent() -> None:
+    """Nobody may write into a run directory that another has taken over."""
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
         os._exit(1)
 
 
-def _watch(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
-
-
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(json.loads(sys.argv[1]))

@@ -10,11 +10,15 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 from result_tables import without_times
+
+from ottrpo.experiments.processes import may_fork
+from ottrpo.threads import THREAD_VARIABLES
 
 HERE = Path(__file__).parent
 MOODS = """
@@ -77,8 +81,10 @@ def workers_alive(folder, parent):
             command = (entry / "cmdline").read_bytes()
         except OSError:
             continue
-        if here and b"moody.py\0" in command and int(entry.name) != parent:
-            alive.append("anew" if b"\0worker\0" in command else "fork")
+        if here and b"multiprocessing.spawn" in command:
+            alive.append("anew")
+        elif here and b"moody.py\0" in command and int(entry.name) != parent:
+            alive.append("fork")
     return alive
 
 
@@ -92,11 +98,9 @@ however_started = pytest.mark.parametrize("place", ["fork", "anew"], indirect=Tr
 
 def test_a_study_is_told_run_skipped_and_added_to(place):
     study = place.study(CALM)
-    place.environment["WORTH_A_TRIAL"] = "10"
     code, out, err = place.run(study, "--workers", "2")
     assert (code, err) == (0, "")
-    assert "trying 2 short runs to measure their speed" in out
-    assert re.search(r"2 at a time: about \d+ s \(speed of 2 from a short trial\)", out)
+    assert "2 at a time: no estimate yet: nothing like these runs was ever measured" in out
     assert "4 runs of 2 cells, 0 finished, 4 to do: 2,800,000 steps" in out
     assert re.search(r"\[4/4, .*\] .*seed \d finished: 100 %, [\d,]+ steps/s, return \d+", out)
     assert "paper" not in out.split("┏")[0]  # the paper says nothing of this agent
@@ -105,7 +109,7 @@ def test_a_study_is_told_run_skipped_and_added_to(place):
     code, out, _ = place.run(study, "--seeds", "3", "--out", "results")
     assert code == 0
     assert "6 runs of 2 cells, 4 finished, 2 to do" in out
-    assert "(speed of 2 from earlier runs here)" in out
+    assert re.search(r"at a time: about \d+ s \(speed of 2 from earlier runs here\)", out)
     more = place.results()
     assert [row for row in more["Taxi-v4__moody__default.csv"] if row[0] != "2"] == first[
         "Taxi-v4__moody__default.csv"
@@ -238,3 +242,27 @@ def test_killed_at_random_instants_it_ends_with_the_same_results(place):
     code, *_ = place.run(study, "--workers", "1")
     assert code == 0
     assert place.results(root="killed") == place.results()  # and for any number of workers
+
+
+@pytest.fixture
+def settled(monkeypatch):
+    for name in THREAD_VARIABLES:
+        monkeypatch.setenv(name, "1")
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_process_with_threads_is_not_copied():
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait)
+    thread.start()
+    assert not may_fork()
+    stop.set()
+    thread.join()
+
+
+@pytest.mark.usefixtures("settled")
+def test_nor_one_whose_libraries_may_use_more_threads_than_those_of_a_new_one(monkeypatch):
+    monkeypatch.setattr(os, "listdir", lambda path: ["1"])
+    assert may_fork()
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert not may_fork()
