@@ -28,15 +28,18 @@ class SwingUp(Task):
     """The pole hangs; it should stand. Every method sees all simulations at once, row by row."""
 
     def observe(self, s):
+        """Where the pole points, and how fast it turns."""
         return np.concatenate((np.cos(s.qpos), np.sin(s.qpos), 0.1 * s.qvel), axis=1)
 
     def score(self, s, before, action):
+        """High is good, effort is not."""
         height = -np.cos(s.qpos[:, 0])
         effort = 0.01 * np.sum(action**2, axis=1)
         never = np.zeros(len(height), bool)
         return Outcome(height - effort, never, {"height": height, "effort": effort})
 
     def draw(self, rng):
+        """Hanging, not quite straight."""
         return rng.uniform(-0.3, 0.3, 1), np.zeros(1)
 
 

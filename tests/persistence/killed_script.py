@@ -9,11 +9,13 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNorm
 
 from ottrpo import OTTRPO
 from ottrpo.agents.checkpointing import CheckpointEvery
+from ottrpo.envs import make_vec
 from ottrpo.persistence.environments import Capturable
 
 STEPS, EVERY = 6_000, 700
 ENVIRONMENTS = {
     "several": lambda: VecNormalize(DummyVecEnv([lambda: gym.make("Hopper-v5")] * 3)),
+    "batched": lambda: VecNormalize(make_vec("Hopper-v5", 16, threads=2)),
     "subprocess": lambda: SubprocVecEnv([lambda: Capturable(gym.make("Hopper-v5"))] * 2),
 }
 
@@ -25,7 +27,8 @@ def main(kind, folder):
         agent = OTTRPO.resume(folder / "checkpoints", env=env)
         agent.learn(agent.remaining_timesteps, reset_num_timesteps=False, callback=callback)
     else:
-        agent = OTTRPO("MlpPolicy", env, n_steps=128, batch_size=64, n_epochs=4, seed=5)
+        steps = 24 if kind == "batched" else 128
+        agent = OTTRPO("MlpPolicy", env, n_steps=steps, batch_size=64, n_epochs=4, seed=5)
         agent.learn(STEPS, callback=callback)
     returns = agent.evaluate(3, seed=1).tolist()
     (folder / "evaluations.jsonl").write_text(json.dumps({"returns": returns}) + "\n")

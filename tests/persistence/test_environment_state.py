@@ -16,6 +16,7 @@ from stable_baselines3.common.vec_env import (
 )
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
+from ottrpo.envs import make_vec
 from ottrpo.persistence.environments import Capturable, vector
 
 MUJOCO = ["Hopper-v5", "Swimmer-v5", "HalfCheetah-v5", "Ant-v5", "Humanoid-v5", "Reacher-v5"]
@@ -83,6 +84,27 @@ def goes_on(make, *, before=137, after=260):
 def test_known_environments_go_on_exactly(name):
     cap = {"max_episode_steps": 60} if name in TOY_TEXT + MUJOCO else {}
     goes_on(lambda: DummyVecEnv([lambda: Monitor(gym.make(name, **cap))]))
+
+
+@pytest.mark.parametrize("name", [*MUJOCO, "HumanoidStandup-v5", "CartPole-v1"])
+@pytest.mark.filterwarnings("ignore:.*settotalmass:UserWarning")
+def test_batched_environments_go_on_exactly(name):
+    cap = {"max_episode_steps": 60}
+    goes_on(lambda: make_vec(name, 5, threads=2, **cap), before=71, after=100)
+    goes_on(lambda: VecNormalize(make_vec(name, 2, **cap)), before=11, after=20)
+
+
+def test_a_batch_of_other_simulations_is_refused():
+    env, arrays = make_vec("Hopper-v5", 3, seed=0), {}
+    env.reset()
+    data, _ = vector.capture(env, arrays, "environment")
+    for other, told in (
+        (make_vec("Hopper-v5", 2), "simulations of shape"),
+        (make_vec("Walker2d-v5", 3), "simulations of shape"),
+    ):
+        other.reset()
+        with pytest.raises(ValueError, match=told):
+            vector.restore(other, data, arrays)
 
 
 def test_several_environments_and_wrappers_of_the_vector():

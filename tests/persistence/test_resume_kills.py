@@ -65,6 +65,7 @@ CASES = {
     "dictionary": job("killed_environments:Dictionary-v0", 500, "policy=MultiInputPolicy"),
     "segments": job("killed_environments:Drifting-v0", 900),
     "several": script("several"),
+    "batched": script("batched"),
     "subprocess": script("subprocess"),
 }
 

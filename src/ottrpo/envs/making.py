@@ -67,7 +67,7 @@ def make_vec(
         if not isinstance(id, str) or threads is not None:
             raise ValueError("subprocesses=True takes an id and no threads")
         catalogue.make(id, **kwargs).close()  # says what is wrong before any process starts
-        env = SubprocVecEnv([partial(_monitored, id, **kwargs) for _ in range(n_envs)])
+        env = SubprocVecEnv([partial(_remote, id, **kwargs) for _ in range(n_envs)])
     else:
         env = LeanVecEnv([partial(_monitored, str(id), **kwargs) for _ in range(n_envs)])
     if seed is not None:
@@ -137,7 +137,11 @@ def _why_not(env: gym.Env[Any, Any]) -> str | None:
 
 
 def _monitored(id: str, **kwargs: Any) -> gym.Env[Any, Any]:
-    return Capturable(Monitor(catalogue.make(id, disable_env_checker=True, **kwargs)))
+    return Monitor(catalogue.make(id, disable_env_checker=True, **kwargs))
+
+
+def _remote(id: str, **kwargs: Any) -> gym.Env[Any, Any]:
+    return Capturable(_monitored(id, **kwargs))
 
 
 def _require(n_envs: int, threads: int | None) -> None:

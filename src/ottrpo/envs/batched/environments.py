@@ -138,23 +138,20 @@ class Environments:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what was captured.
+        """Go on from what was captured, after a reset.
 
         Raises:
             ValueError: if it was captured from other environments.
         """
-        found, here = state["simulations"].shape, self.batch.state.shape
-        if found != here:
-            raise ValueError(
-                f"the simulations were saved with shape {found}, these have {here} "
-                "(environments, numbers of state)"
-            )
+        for name, mine in self.capture().items():
+            found, here = _shape(state.get(name)), _shape(mine)
+            if found != here:
+                raise ValueError(f"{self.task.name}: {name} of shape {here}, the saved is {found}")
         self.batch.state[:] = state["simulations"]
         self._before = state["before"]
         self._rng = list(state["generators"])
         self._length[:] = state["length"]
         self._return.parts[:] = state["return"]
-        self._begun = True
 
     def _start(self, ids: Array) -> tuple[Array, Columns]:
         """New episodes in these environments."""
@@ -182,6 +179,12 @@ class Environments:
 def _owned(array: Array) -> Array:
     """A copy of what looks into the simulations, which move on."""
     return array if array.base is None else array.copy()
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    if isinstance(value, list):  # of random generators
+        return (sum(isinstance(item, np.random.Generator) for item in value),)
+    return value.shape if isinstance(value, np.ndarray) else None
 
 
 class RunningSum:

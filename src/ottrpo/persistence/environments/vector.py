@@ -8,7 +8,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv,
 from ottrpo.persistence.values import Arrays, decode, encode
 
 from .capturable import Capturable, capture_layers, restore_layers
-from .layers import NotCaptured, capture_layer, class_name, restore_layer
+from .layers import NotCaptured, capture_layer, class_name, keeps_itself, restore_layer
 
 
 def why_not_exact(env: VecEnv) -> str | None:
@@ -68,7 +68,9 @@ def _captured(layer: Any, arrays: Arrays, name: str) -> tuple[dict[str, Any], st
 
 
 def _capture_base(base: VecEnv, arrays: Arrays, name: str) -> tuple[list[Any], str | None]:
-    if type(base) is DummyVecEnv:
+    if keeps_itself(base):
+        return [capture_layer(base, arrays, name)], None
+    if isinstance(base, DummyVecEnv):
         both = [capture_layers(env, arrays, f"{name}.{i}") for i, env in enumerate(base.envs)]
         return [states for states, _ in both], next((why for _, why in both if why), None)
     if type(base) is not SubprocVecEnv:
@@ -89,12 +91,15 @@ def _outermost(base: VecEnv) -> list[str]:
 
 
 def _restore_base(base: VecEnv, states: list[Any], arrays: Mapping[str, Any]) -> None:
+    if keeps_itself(base):
+        restore_layer(base, states[0], arrays)
+        return
     if states and len(states) != base.num_envs:
         raise ValueError(
             f"there are {base.num_envs} environments, the saved ones are {len(states)}"
         )
     for i, state in enumerate(states):
-        if type(base) is DummyVecEnv:
+        if isinstance(base, DummyVecEnv):
             restore_layers(base.envs[i], state, arrays)
         else:
             base.env_method("restore_state", decode(state, arrays), indices=i)
