@@ -189,7 +189,7 @@ def descriptions(plan):
             return
     else:
         about = edited(INSIDE["bundle.json"], plan)
-        content = bundle.container.pack(INSIDE | {"bundle.json": about})
+        content = bundle.pack(INSIDE | {"bundle.json": about})
     found = read(content)
     assert found is None or found[1] == hostile.DATA
 

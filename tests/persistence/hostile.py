@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save
 
-from ottrpo.persistence import bundle, container
+from ottrpo.persistence import bundle
 
 KIND = "Thing"
 ARRAYS = {"weights": np.arange(6.0).reshape(2, 3), "count": np.array(7), "mask": np.ones(3, bool)}
@@ -57,7 +57,7 @@ def assembled(data=None, arrays=None, **about):
         },
     } | about
     text = json.dumps({key: value for key, value in told.items() if value is not ...}).encode()
-    return container.pack({"bundle.json": text, "data.json": data, "arrays.safetensors": arrays})
+    return bundle.pack({"bundle.json": text, "data.json": data, "arrays.safetensors": arrays})
 
 
 def tensors(header, body=b"", claimed=None):
@@ -151,7 +151,7 @@ def _archives(marker):
         "encrypted": bytes(encrypted),
         "overlapping members": bytes(overlapping),
         "renamed in the directory": bytes(renamed),
-        "pickle for bundle.json": container.pack(
+        "pickle for bundle.json": bundle.pack(
             inside | {"bundle.json": pickle.dumps(Payload(marker))}
         ),
     }

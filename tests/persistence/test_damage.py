@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from ottrpo.persistence import bundle, container
+from ottrpo.persistence import bundle
 from ottrpo.persistence.checkpoints import Checkpoints
 
 from . import hostile
@@ -112,7 +112,7 @@ def test_swapped_members_are_noticed():
         for x in (1.0, 2.0)
     )
     for name in one:
-        refused(container.pack(one | {name: two[name]}))
+        refused(bundle.pack(one | {name: two[name]}))
 
 
 def test_all_damaged_is_an_error_and_none_at_all_is_none(checkpoints, tmp_path):

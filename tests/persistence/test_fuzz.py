@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottrpo.persistence import container, strict_json
+from ottrpo.persistence import bundle, strict_json
 
 from . import fuzz
 
@@ -17,8 +17,8 @@ def test_a_reader_refuses_or_understands(target):
 
 
 def test_the_fuzzer_notices_readers_that_are_too_kind(monkeypatch):
-    honest = container._directory
-    monkeypatch.setattr(container, "_directory", lambda members: Anything(honest(members)))
+    honest = bundle.pack
+    monkeypatch.setattr(bundle, "pack", lambda members: Anything(honest(members)))
     with pytest.raises(AssertionError):
         fuzz.run(0, examples=300, seed=1, only=["whole_files"], shrink=False)
 
@@ -30,7 +30,7 @@ def test_the_fuzzer_notices_readers_that_fail_in_their_own_way(monkeypatch):
 
 
 class Anything(bytes):
-    """Equal to whatever follows the members."""
+    """Equal to whatever was read."""
 
     __hash__ = bytes.__hash__
 

@@ -3,11 +3,16 @@
 A bundle is a zip archive without compression of three members: ``bundle.json`` (the format's
 version, the kind of thing saved, a checksum for each of the others), ``data.json`` and
 ``arrays.safetensors``. None of them can run code, so opening a stranger's bundle is safe.
+
+Any unzip program opens it. Our reader accepts what `pack` writes and nothing else, byte for byte:
+there is no room for compressed, encrypted, hidden, doubled or renamed members, and none for a
+second directory that another program would believe instead.
 """
 
 import hashlib
 import io
 import struct
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +23,7 @@ from numpy.typing import ArrayLike
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from . import container, strict_json
+from . import strict_json
 from .files import read_plain, write_atomically
 from .strict_json import shown
 
@@ -31,6 +36,8 @@ MAX_ARRAYS_HEADER = 4 * 2**20  # names, types and shapes of some 40,000 arrays
 MAX_AXES = 16
 LIMITS = {ABOUT: 4096, DATA: strict_json.MAX_BYTES, ARRAYS: MAX_ARRAYS}
 MAX_BYTES = sum(LIMITS.values()) + 4096
+_HEADER, _SIZE = 30, 18  # what stands in front of a member: its length, and where the size is
+_MODE = 0o100644 << 16
 DTYPES = ("BOOL", "U8", "I8", "U16", "I16", "F16", "U32", "I32", "F32", "U64", "I64", "F64")
 Place = str | Path | io.BufferedIOBase
 
@@ -85,7 +92,7 @@ def read_any(
     """The kind, the arrays and the data of a bundle that may hold anything; else as `read`."""
     name = _name(path)
     try:
-        members = container.unpack(_bytes(path, follow), LIMITS)
+        members = _unpack(_bytes(path, follow))
         found = _kind_of(members)
         arrays, data = _arrays(members[ARRAYS]), strict_json.loads(members[DATA])
         if not isinstance(data, dict):
@@ -128,6 +135,36 @@ def require_room(entries: int, arrays: Mapping[str, np.ndarray[Any, Any]]) -> No
         )
 
 
+def pack(members: Mapping[str, bytes]) -> bytes:
+    """A zip archive of the members as they are; the same ones give the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in members.items():
+            about = zipfile.ZipInfo(name)  # of 1 January 1980
+            about.create_system, about.external_attr = 3, _MODE  # whatever the system
+            archive.writestr(about, content)
+    return buffer.getvalue()
+
+
+def _unpack(content: bytes) -> dict[str, bytes]:
+    """The members of what `pack` wrote, found by the sizes in front of them."""
+    if not content.startswith(b"PK"):
+        raise ValueError("it is no zip archive" if content else "it is empty")
+    members, at = {}, 0
+    for name, limit in LIMITS.items():
+        size = int.from_bytes(content[at + _SIZE : at + _SIZE + 4], "little")
+        if size > limit:
+            raise ValueError(f"{name} has {size:,} bytes, more than {limit:,}")
+        start = at + _HEADER + len(name)
+        at = start + size
+        if at > len(content):
+            raise ValueError("it ends too early")
+        members[name] = content[start:at]
+    if pack(members) != content:
+        raise ValueError(f"it is not made of {', '.join(LIMITS)} as they are written")
+    return members
+
+
 def _content(kind: str, arrays: Mapping[str, ArrayLike], data: Mapping[str, Any]) -> bytes:
     tensors = {name: np.array(array, order="C") for name, array in arrays.items()}
     for name, tensor in tensors.items():
@@ -137,7 +174,7 @@ def _content(kind: str, arrays: Mapping[str, ArrayLike], data: Mapping[str, Any]
     _require_usual_header(members[ARRAYS])  # what could not be read must not be written
     if len(members[ARRAYS]) > MAX_ARRAYS:
         raise ValueError(f"{len(members[ARRAYS]):,} bytes of arrays are more than {MAX_ARRAYS:,}")
-    return container.pack({ABOUT: strict_json.dumps(_about(kind, members)), **members})
+    return pack({ABOUT: strict_json.dumps(_about(kind, members)), **members})
 
 
 def _about(kind: str, members: Mapping[str, bytes]) -> dict[str, Any]:
