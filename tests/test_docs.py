@@ -89,14 +89,14 @@ def test_the_readme_s_results_are_those_of_the_results_folder():
 
 
 def test_the_page_on_studies_names_them_all():
-    from ottrpo.experiments.grid import STUDIES
+    from ottrpo.experiments.study import STUDIES
 
     page = (ROOT / "docs" / "reproduce.md").read_text()
     assert [name for name in STUDIES if f"`{name}`" not in page] == []
 
 
 def test_the_study_on_the_page_is_one(tmp_path):
-    from ottrpo.experiments.grid import read_study
+    from ottrpo.experiments.study import read_study
 
     (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "reproduce.md").read_text(), re.S)
     (tmp_path / "mine.toml").write_text(text)

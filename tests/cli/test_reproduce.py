@@ -55,6 +55,7 @@ def test_a_study_gets_what_was_asked_for_and_its_scores_are_printed(memory, tmp_
         "ray": None,
         "retries": 4,
         "time_limit": 7.0,
+        "max_runs": 10_000,
     }
     row = next(line for line in capsys.readouterr().out.splitlines() if "Taxi-v4" in line)
     cells = [cell.strip() for cell in row.strip("│ ").split("│")]

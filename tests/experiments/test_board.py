@@ -8,10 +8,10 @@ from rich.console import Console
 
 from ottrpo.experiments.board import StudyBoard
 from ottrpo.experiments.estimate import estimate
-from ottrpo.experiments.grid import Cell, Study
 from ottrpo.experiments.jobs import jobs_of
 from ottrpo.experiments.pool import News
 from ottrpo.experiments.run import build_agent, manifest, train
+from ottrpo.experiments.study import Cell, Study
 from ottrpo.experiments.worker import Nobody
 from ottrpo.results.run_directory import RunDirectory, last_records
 

@@ -19,10 +19,10 @@ from result_tables import without_times
 
 from ottrpo.cli import main
 from ottrpo.experiments import cluster
-from ottrpo.experiments.grid import Cell, Study
 from ottrpo.experiments.jobs import jobs_of
 from ottrpo.experiments.pool import News, run_jobs
 from ottrpo.experiments.run import manifest
+from ottrpo.experiments.study import Cell, Study
 from ottrpo.reports.tables import markdown_table
 from ottrpo.results.reading import read_study
 from ottrpo.results.run_directory import RunDirectory

@@ -16,7 +16,7 @@ import pytest
 from result_tables import without_times
 
 from ottrpo.experiments import registry
-from ottrpo.experiments.grid import STUDIES
+from ottrpo.experiments.study import STUDIES
 
 KILLS = 20
 

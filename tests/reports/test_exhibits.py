@@ -73,7 +73,7 @@ def test_a_misspelt_statistic_is_refused():
 
 
 def test_every_study_that_the_page_asks_for_exists():
-    from ottrpo.experiments.grid import STUDIES
+    from ottrpo.experiments.study import STUDIES
 
     plan = read_plan()
     groups = [e.cells for e in plan.exhibits] + [a.cells for a in plan.aggregates]
@@ -86,7 +86,7 @@ def test_every_study_that_the_page_asks_for_exists():
 
 def test_every_study_that_names_a_label_stands_beside_it(tmp_path):
     """Runs of every study of the package, made up: all claims find cells to compare."""
-    from ottrpo.experiments.grid import STUDIES
+    from ottrpo.experiments.study import STUDIES
 
     cells = []
     for name, study in STUDIES.items():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ottrpo.experiments.grid import Cell, Study
+from ottrpo.experiments.study import Cell, Study
 from ottrpo.results import collecting, study_folder
 from ottrpo.results.run_directory import RunDirectory
 from ottrpo.results.study_folder import StudyFolder, heal
@@ -217,7 +217,7 @@ def test_a_process_killed_between_the_two_renames_loses_nothing(tmp_path):
     script = (
         "import os, signal, sys; from pathlib import Path;"
         "from ottrpo.results.collecting import collect;"
-        "from ottrpo.experiments.grid import Cell, Study;"
+        "from ottrpo.experiments.study import Cell, Study;"
         "whole = Path.rename;"
         "\ndef rename(self, target):\n"
         "    whole(self, target); os.kill(os.getpid(), signal.SIGKILL)\n"

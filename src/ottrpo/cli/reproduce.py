@@ -12,7 +12,7 @@ import tyro
 from .options import Mistake, mistakes, one_line
 
 if TYPE_CHECKING:
-    from ottrpo.experiments.grid import Study
+    from ottrpo.experiments.study import Study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,10 @@ class Reproduce:
     """how often a run that crashes, hangs or is killed is tried again"""
     time_limit: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 900.0
     """a run that writes nothing for so long hangs"""
+    max_runs: Annotated[int, tyro.conf.arg(metavar="N")] = 10_000
+    """a study of more runs is taken for a mistake"""
+    trust: bool = False
+    """let a study's file import the modules of its environments (`module:Name-v0`)"""
     collect: bool = False
     """run nothing; fold the runs that are finished into the results"""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
@@ -67,7 +71,9 @@ class Reproduce:
             if self.collect:
                 from ottrpo.experiments.reproduce import collect
 
-                return collect(study, seeds=self.seeds, steps=self.steps, out=out)
+                return collect(
+                    study, seeds=self.seeds, steps=self.steps, out=out, max_runs=self.max_runs
+                )
             return study.run(
                 seeds=self.seeds,
                 workers=self.workers or os.cpu_count() or 1,
@@ -76,6 +82,7 @@ class Reproduce:
                 ray=self.ray,
                 retries=self.retries,
                 time_limit=self.time_limit,
+                max_runs=self.max_runs,
             )
         except OSError as error:  # a full disk, say: not all is complete, and nothing is lost
             where = error.filename or out
@@ -116,10 +123,10 @@ class Reproduce:
         if self.study in known:
             return [known[self.study]]
         if self.study.endswith(".toml"):
-            from ottrpo.experiments.grid import read_study
+            from ottrpo.experiments.study import read_study
 
             with mistakes():
-                return [read_study(Path(self.study))]
+                return [read_study(Path(self.study), trust=self.trust, max_runs=self.max_runs)]
         labelled = [study for study in known.values() if self.study in study.paper]
         if not labelled:
             labels = sorted({label for study in known.values() for label in study.paper})

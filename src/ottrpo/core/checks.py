@@ -20,6 +20,15 @@ def require(condition: bool | np.bool_, message: str) -> None:
         raise ValueError(message)
 
 
+def printable(text: str) -> str:
+    r"""``text`` from a file, as no terminal obeys it.
+
+    >>> printable("a \x1b[31mred\n herring")
+    'a \\x1b[31mred\\n herring'
+    """
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def floats(name: str, value: ArrayLike, *, ndim: int | None = None) -> Floats:
     """``value`` as a finite float64 array of the given number of axes."""
     try:

@@ -12,6 +12,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from ottrpo.core.checks import printable
+
 from .estimate import in_words
 from .jobs import Job, Standing
 from .pool import News
@@ -176,7 +178,7 @@ class StudyBoard:
         return ", ".join(parts)
 
     def _print(self, line: str, style: str | None = None) -> None:
-        text = f"{self._clock()} {escape(line)}"
+        text = f"{self._clock()} {escape(printable(line))}"
         self._console.print(text, style=style, highlight=False, soft_wrap=True)
 
     def _percent(self, job: Job) -> int:

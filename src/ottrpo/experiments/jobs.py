@@ -19,9 +19,9 @@ from ottrpo.results.layout import (
 )
 from ottrpo.results.run_directory import RunDirectory, last_records, same_settings
 
-from .grid import Cell, Study
 from .registry import agent_by_key
 from .spec import RunSpec
+from .study import MAX_RUNS, Cell, Study, require_few
 
 State = Literal["new", "unfinished", "finished", "other"]
 
@@ -121,12 +121,20 @@ class Standing:
         return self.timestep / self.train_seconds if self.train_seconds > 0 else None
 
 
-def jobs_of(study: Study, root: Path, *, seeds: int | None, steps: int | None) -> list[Job]:
+def jobs_of(
+    study: Study,
+    root: Path,
+    *,
+    seeds: int | None = None,
+    steps: int | None = None,
+    max_runs: int = MAX_RUNS,
+) -> list[Job]:
     """All runs of ``study`` under ``root``: the first seed of every cell, the second, ...
 
     Raises:
-        ValueError: if a cell can't be run.
+        ValueError: if a cell can't be run, or there are more than ``max_runs`` runs.
     """
+    require_few(sum(seeds or cell.seeds for cell in study.cells), max_runs)
     by_cell = []
     for cell in study.cells:
         spec = _named(cell, steps)

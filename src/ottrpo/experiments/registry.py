@@ -20,7 +20,7 @@ from ottrpo.core.cost_data import cost_from_data, cost_to_data
 from .spec import configuration_names
 
 if TYPE_CHECKING:
-    from .grid import Study
+    from .study import Study
 
 CONFIGS = Path(__file__).parent / "configs"
 # Keywords that are no settings: the runner gives them itself, or they don't change the result.
@@ -191,7 +191,7 @@ def configurations(entry: AgentEntry) -> list[str]:
 
 def studies() -> "dict[str, Study]":
     """The studies that this installation has, by name."""
-    from .grid import STUDIES
+    from .study import STUDIES
 
     return dict(STUDIES)
 

@@ -12,40 +12,47 @@ from typing import final
 
 from rich.console import Console
 
-from ottrpo.core.checks import require
+from ottrpo.core.checks import printable, require
 from ottrpo.persistence.lock import DirectoryLock
 from ottrpo.results import collecting
 from ottrpo.results.layout import RESULTS_ROOT, runs_folder
 
 from .board import StudyBoard
 from .estimate import estimate
-from .grid import RETRIES, TIME_LIMIT, Study
 from .jobs import Job, jobs_of
 from .pool import Place, run_jobs
 from .processes import Processes
+from .study import MAX_RUNS, Study
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How the runs are done; none of it changes what they measure.
+    """What of a study is done, and how.
 
     Attributes:
         workers: runs at once on this machine.
         out: results go into a folder of it that is named after the study.
-        ray: the address of a Ray cluster that does the runs instead.
+        seeds: of every cell, instead of what the study says.
+        steps: of every run, instead of what the study says.
+        ray: the address of a Ray cluster that does the runs instead of this machine.
         retries: how often a run that fails is tried again.
-        time_limit: seconds without a sign of life after which a run counts as hanging.
+        time_limit: seconds without a sign of life after which a run counts as hanging: it writes a
+            record about a thousand times, whatever its speed.
+        max_runs: a study of more is refused.
     """
 
     workers: int
     out: Path
+    seeds: int | None = None
+    steps: int | None = None
     ray: str | None = None
-    retries: int = RETRIES
-    time_limit: float = TIME_LIMIT
+    retries: int = 2
+    time_limit: float = 900.0
+    max_runs: int = MAX_RUNS
 
 
-def reproduce(study: Study, *, seeds: int | None, steps: int | None, options: Options) -> int:
+def reproduce(study: Study, options: Options) -> int:
     """Do what is missing of ``study`` and fold what is finished; 0 if all is there.
 
     Raises:
@@ -54,20 +61,28 @@ def reproduce(study: Study, *, seeds: int | None, steps: int | None, options: Op
         OSError: if the results can't be written.
     """
     console = Console(highlight=False, soft_wrap=True)
-    root = runs_folder(study.name, steps)
-    jobs = jobs_of(study, root, seeds=seeds, steps=steps)
+    root = runs_folder(study.name, options.steps)
+    jobs = jobs_of(study, root, seeds=options.seeds, steps=options.steps, max_runs=options.max_runs)
     root.mkdir(parents=True, exist_ok=True)
     with DirectoryLock(root), _stoppable():
         failed = _run_missing(study, jobs, options, console)
         complete = _collect(study, jobs, options.out / study.name)
     for name, reason in failed.items():
-        sys.stderr.write(f"{name} failed: {reason}\n")
+        sys.stderr.write(f"{printable(f'{name} failed: {reason}')}\n")
     return 0 if complete and not failed else 1
 
 
-def collect(study: Study, *, seeds: int | None, steps: int | None, out: Path) -> int:
+def collect(
+    study: Study,
+    *,
+    seeds: int | None,
+    steps: int | None,
+    out: Path,
+    max_runs: int = MAX_RUNS,
+) -> int:
     """Fold what is finished of ``study`` without running anything; 0 if all is there."""
-    jobs = jobs_of(study, runs_folder(study.name, steps), seeds=seeds, steps=steps)
+    root = runs_folder(study.name, steps)
+    jobs = jobs_of(study, root, seeds=seeds, steps=steps, max_runs=max_runs)
     finished = sum(job.state() == "finished" for job in jobs)
     sys.stdout.write(f"{study.name}: {finished} of {len(jobs)} runs are finished\n")
     return 0 if _collect(study, jobs, out / study.name) else 1
@@ -116,7 +131,7 @@ def _collect(study: Study, jobs: Sequence[Job], folder: Path) -> bool:
     if done:
         complaints = collecting.collect(study.data(), done, folder)
         for line in complaints:
-            sys.stderr.write(f"{line}\n")
+            sys.stderr.write(f"{printable(line)}\n")
         if complaints:
             return False
     return len(done) == len(jobs)

@@ -18,22 +18,25 @@ their order or where they are done.
 
 import itertools
 import json
+import math
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from ottrpo.core.checks import require
+from ottrpo.envs import catalogue
+from ottrpo.persistence.files import read_plain
 
 if TYPE_CHECKING:
     from .spec import RunSpec
 
 STUDIES_FOLDER = Path(__file__).parent / "studies"
-# A run that crashes is tried again this often, and counts as hanging after this many seconds
-# without a sign of life: it writes a record about a thousand times, whatever its speed.
-RETRIES = 2
-TIME_LIMIT = 900.0
+MAX_BYTES = 2**20
+# A file of a few lines can ask for more runs than there are atoms. Ours have some hundreds.
+MAX_RUNS = 10_000
 
 
 @final
@@ -72,8 +75,11 @@ class Cell:
             ("first_seed", self.first_seed, 0),
             ("steps", steps, 1),
         ):
-            right = type(value) is int and value >= low
-            require(right, f"{name} must be a whole number from {low} on, got {value!r}")
+            _require_whole(name, value, low)
+        for name in ("environment", "agent", "config", "label", "protocol"):
+            _require_words(name, getattr(self, name))
+        require(isinstance(self.settings, Mapping), f"settings is a table, got {self.settings!r}")
+        require(isinstance(self.audit, bool), f"audit must be true or false, got {self.audit!r}")
 
     @property
     def name(self) -> str:
@@ -123,6 +129,16 @@ class Study:
     paper: tuple[str, ...] = ()
     workers: int | None = None
 
+    def __post_init__(self) -> None:
+        _require_words("description", self.description)
+        for label in self.paper:
+            _require_words("paper", label)
+        if self.workers is not None:
+            _require_whole("workers", self.workers, 1)
+        # it names folders: .. would lead out of where they belong, . hides them
+        right = self.name.isprintable() and self.name[:1].isalnum() and "/" not in self.name
+        require(right, f"a study's name begins with a letter or a digit, got {self.name!r}")
+
     def data(self) -> dict[str, Any]:
         """The study as its manifest has it."""
         return {
@@ -132,68 +148,75 @@ class Study:
             "cells": {cell.name: asdict(cell) for cell in self.cells},
         }
 
-    def run(
-        self,
-        *,
-        seeds: int | None,
-        workers: int,
-        out: Path,
-        steps: int | None,
-        ray: str | None = None,
-        retries: int = RETRIES,
-        time_limit: float = TIME_LIMIT,
-    ) -> int:
-        """Do what is missing, fold what is finished into ``out``; 0 if all is there.
+    def run(self, **options: Any) -> int:
+        """Do what is missing and fold what is finished; 0 if all is there.
 
         Args:
-            seeds: of every cell, instead of what the study says.
-            workers: runs at once on this machine.
-            out: results go into a folder of it that is named after the study.
-            steps: of every run, instead of what the study says.
-            ray: the address of a Ray cluster that does the runs instead of this machine.
-            retries: how often a run that crashes is tried again.
-            time_limit: seconds without a sign of life after which a run counts as hanging.
+            options: see `ottrpo.experiments.reproduce.Options`.
 
         Raises:
             ValueError: if a cell can't be run, or another process works on the study.
         """
         from .reproduce import Options, reproduce
 
-        options = Options(workers=workers, ray=ray, retries=retries, time_limit=time_limit, out=out)
-        return reproduce(self, seeds=seeds, steps=steps, options=options)
+        return reproduce(self, Options(**options))
 
 
-def read_study(path: Path) -> Study:
-    """The study of a TOML file.
+def read_study(path: Path, *, trust: bool = False, max_runs: int = MAX_RUNS) -> Study:
+    """The study of a TOML file, which may come from a stranger.
+
+    Args:
+        path: the file.
+        trust: whether the modules of environments ``module:Name-v0`` may be imported.
+        max_runs: more than this are refused before anything is made of them.
 
     Raises:
-        ValueError: if the file can't be read, has unknown keys or lacks some.
+        ValueError: if the file can't be read, has unknown keys or lacks some, or asks for too much.
     """
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(read_plain(path, MAX_BYTES).decode("utf-8"))
     except OSError as error:
         raise ValueError(f"can't read the study {path}: {error.strerror}") from error
     except ValueError as error:
         raise ValueError(f"{path.name} is not valid TOML: {error}") from error
-    own = {"description", "paper", "workers", "cells"}
-    common = {key: value for key, value in data.items() if key not in own}
-    _refuse_unknown(path.name, data, own | _CELL_KEYS - {"label"})
-    for key in ("description", "cells"):
-        require(key in data, f"{path.name}: {key} is missing")
     try:
-        cells = [cell for table in data["cells"] for cell in _cells(path.name, common | table)]
+        study = _study(path.stem, data, max_runs)
+        for environment in {cell.environment for cell in study.cells}:
+            catalogue.require_no_import(environment, trust=trust)
     except (TypeError, ValueError) as error:
-        message = str(error)
-        named = message if message.startswith(path.name) else f"{path.name}: {message}"
-        raise ValueError(named) from error
-    names = [cell.name for cell in cells]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    require(twice is None, f"{path.name}: two cells have the name {twice}; give them labels")
+        raise ValueError(f"{path.name}: {error}") from error
+    return study
+
+
+def require_few(runs: int, max_runs: int) -> None:
+    """Refuse a study with more than ``max_runs`` runs."""
+    require(
+        runs <= max_runs,
+        f"it asks for {runs:,} runs, more than {max_runs:,}; if it is meant, raise --max-runs",
+    )
+
+
+def _study(name: str, data: Mapping[str, Any], max_runs: int) -> Study:
+    own = {"description", "paper", "workers", "cells"}
+    _refuse_unknown(data, own | _CELL_KEYS - {"label"})
+    for key in ("description", "cells"):
+        require(key in data, f"{key} is missing")
+    common = {key: value for key, value in data.items() if key not in own}
+    tables, paper = data["cells"], data.get("paper", [])
+    for key, value in (("cells", tables), ("paper", paper)):
+        require(isinstance(value, list), f"{key} is a list, got {value!r}")
+    for table in tables:
+        require(isinstance(table, dict), f"a cell is a table, got {table!r}")
+    planned = [common | table for table in tables]
+    require_few(sum(map(_count, planned)), max_runs)
+    cells = [cell for table in planned for cell in _cells(table)]
+    twice = next((name for name, n in Counter(c.name for c in cells).items() if n > 1), None)
+    require(twice is None, f"two cells have the name {twice}; give them labels")
     return Study(
-        name=path.stem,
+        name=name,
         description=data["description"],
         cells=tuple(cells),
-        paper=tuple(data.get("paper", ())),
+        paper=tuple(paper),
         workers=data.get("workers"),
     )
 
@@ -201,10 +224,20 @@ def read_study(path: Path) -> Study:
 _CELL_KEYS = {f.name for f in fields(Cell)} - {"environment"} | {"environments", "vary"}
 
 
-def _cells(file: str, table: Mapping[str, Any]) -> list[Cell]:
+def _count(table: Mapping[str, Any]) -> int:
+    """How many runs one table stands for, without making them."""
+    _refuse_unknown(table, _CELL_KEYS)
+    require("environments" in table, "a cell says no environments")
+    environments, vary, seeds = table["environments"], table.get("vary", {}), table.get("seeds", 1)
+    require(isinstance(environments, list), f"environments is a list, got {environments!r}")
+    lists = isinstance(vary, dict) and all(isinstance(values, list) for values in vary.values())
+    require(lists, f"vary has a list of values for each setting, got {vary!r}")
+    _require_whole("seeds", seeds, 1)
+    return int(seeds * len(environments) * math.prod(map(len, vary.values())))
+
+
+def _cells(table: Mapping[str, Any]) -> list[Cell]:
     """The cells of one table: for each environment and each value of what varies."""
-    _refuse_unknown(file, table, _CELL_KEYS)
-    require("environments" in table, f"{file}: a cell says no environments")
     given = {key: table[key] for key in table if key not in ("environments", "vary")}
     vary: Mapping[str, list[Any]] = table.get("vary", {})
     cells = []
@@ -227,9 +260,20 @@ def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value).replace("%", "pc")
 
 
-def _refuse_unknown(file: str, table: Mapping[str, Any], known: set[str]) -> None:
+def _refuse_unknown(table: Mapping[str, Any], known: set[str]) -> None:
     unknown = sorted(set(table) - known)
-    require(not unknown, f"{file}: unknown keys {unknown}; known: {', '.join(sorted(known))}")
+    require(not unknown, f"unknown keys {unknown}; known: {', '.join(sorted(known))}")
+
+
+def _require_whole(name: str, value: Any, low: int) -> None:
+    right = type(value) is int and value >= low
+    require(right, f"{name} must be a whole number from {low} on, got {value!r}")
+
+
+def _require_words(name: str, value: Any) -> None:
+    """What is printed and names files holds nothing that a terminal obeys."""
+    right = isinstance(value, str) and value.isprintable()
+    require(right, f"{name} must be words, got {value!r}")
 
 
 STUDIES = {path.stem: read_study(path) for path in sorted(STUDIES_FOLDER.glob("*.toml"))}

@@ -1,9 +1,11 @@
 """Studies: files are closed and become cells; whatever ships can be run."""
 
+import os
+
 import pytest
 
-from ottrpo.experiments.grid import STUDIES, Cell, Study, read_study
 from ottrpo.experiments.jobs import jobs_of
+from ottrpo.experiments.study import STUDIES, Cell, Study, read_study
 
 STUDY = """
 description = "for tests"
@@ -59,12 +61,66 @@ def test_a_file_becomes_cells(tmp_path):
         ("seeds = 2", "seeds = 0", "mine.toml: seeds must be a whole number from 1 on, got 0"),
         ("steps = 10", "steps = 1e6", "steps must be a whole number from 1 on, got 1000000.0"),
         ("seeds = 2", "seeds 2", "not valid TOML"),
+        ('label = "wide region"', "label = 7", "mine.toml: label must be words, got 7"),
+        ('label = "wide region"', 'label = "a\\u001b[31m"', r"label must be words, got 'a\\x1b\["),
+        ('"for tests"', '"a\\u001b[31m"', r"mine.toml: description must be words, got 'a\\x1b"),
+        ("seeds = 2", 'workers = "many"', "workers must be a whole number from 1 on, got 'many'"),
+        ('paper = ["tab:trained:scores"]', "paper = 7", "paper is a list, got 7"),
+        ("seeds = 2", 'seeds = "two"', "seeds must be a whole number from 1 on, got 'two'"),
+        ('["Hopper-v5", "Swimmer-v5"]', '"Hopper-v5"', "environments is a list"),
+        ('["Hopper-v5", "Swimmer-v5"]', "[5]", "environment must be words, got 5"),
+        ('[0.1, "30%"]', "0.1", "vary has a list of values"),
+        ('settings = { radius = "50%", policy_', "settings = 3 #", "settings is a table, got 3"),
+        ("seeds = 3", 'audit = "yes"', "audit must be true or false, got 'yes'"),
+        ("seeds = 2", "seeds = 1_000_000_000", r"asks for 6,000,000,003 runs.*--max-runs"),
+        ('"Hopper-v5", "Sw', '"this:Foo-v0", "Sw', "must not import 'this'.*--trust"),
     ],
 )
 def test_bad_files_are_refused(tmp_path, old, new, message):
     path = write(tmp_path, STUDY.replace(old, new, 1))
     with pytest.raises(ValueError, match=message):
         read_study(path)
+
+
+def test_a_file_of_a_few_lines_that_asks_for_millions_of_cells_is_refused_at_once(tmp_path):
+    vary = ", ".join(f"{letter} = [1, 2, 3, 4, 5, 6, 7, 8, 9]" for letter in "abcdefgh")
+    text = STUDY.replace("settings = { gamma = 0.9 }\n", "")
+    text = text[: text.index("vary")] + f"vary = {{ {vary} }}\n"
+    with pytest.raises(ValueError, match="asks for 86,093,449 runs"):  # 2 * 9 ** 8, and 7 others
+        read_study(write(tmp_path, text))
+
+
+def test_the_limit_can_be_raised_and_holds_for_seeds_from_the_command_line_too(tmp_path):
+    path = write(tmp_path, STUDY)
+    with pytest.raises(ValueError, match=r"asks for 15 runs, more than 14; .* raise --max-runs"):
+        read_study(path, max_runs=14)
+    study = read_study(path, max_runs=15)
+    with pytest.raises(ValueError, match="asks for 7,000,000,000 runs, more than 10,000"):
+        jobs_of(study, tmp_path, seeds=1_000_000_000)
+
+
+def test_a_module_is_imported_only_on_trust(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "planted.py").write_text("raise SystemExit('it ran')")
+    path = write(tmp_path, STUDY.replace('"Hopper-v5", "Sw', '"planted:Foo-v0", "Sw'))
+    with pytest.raises(ValueError, match="must not import 'planted'"):
+        read_study(path)
+    with pytest.raises(SystemExit, match="it ran"):
+        read_study(path, trust=True)
+
+
+@pytest.mark.parametrize("name", ["...toml", ".toml", "..toml"])
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path, name):
+    path = tmp_path / name
+    path.write_text(STUDY)
+    with pytest.raises(ValueError, match="a study's name begins with a letter or a digit"):
+        read_study(path)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "mine.toml")
+    with pytest.raises(ValueError, match="it is not a regular file"):
+        read_study(tmp_path / "mine.toml")
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path):
