@@ -36,6 +36,8 @@ class Place:
 
     def __init__(self, folder, start="fork"):
         self.folder = folder
+        # a new process is silent while it loads, and others use the machine too
+        self.time_limit = "4" if start == "fork" else "20"
         configs = folder / "configs" / "moody"
         configs.mkdir(parents=True)
         (configs / "default.toml").write_text("steps = 700_000\n")
@@ -125,7 +127,8 @@ def test_moods_are_retried_reported_and_do_not_disturb_the_others(place):
             moods += f'[[cells]]\nenvironments = ["Taxi-v4"]\nlabel = "{label}"\n'
             moods += f'settings = {{ mood = "{mood}", marks = "{marks}" }}\n'
     study = place.study(MOODS.replace("seeds = 2", "seeds = 1") + moods)
-    code, out, err = place.run(study, "--workers", "4", "--retries", "1", "--time-limit", "5")
+    limit = place.time_limit
+    code, out, err = place.run(study, "--workers", "4", "--retries", "1", "--time-limit", limit)
     assert code == 1
     reasons = {
         "crash": "RuntimeError: in a bad mood",
@@ -163,7 +166,7 @@ def test_a_run_that_follows_a_dead_one_is_not_taken_for_it(place):
         for label, mood, pause in cells
     )
     code, out, err = place.run(
-        place.study(study), "--workers", "2", "--retries", "0", "--time-limit", "3"
+        place.study(study), "--workers", "2", "--retries", "0", "--time-limit", place.time_limit
     )
     assert code == 1
     assert "Taxi-v4__moody__stays seed 0 finished" in out
