@@ -15,6 +15,7 @@ BENCHMARKS = {
     "dual": ("Dual", "the exact dual against scipy's scalar minimiser"),
     "tabular": ("Tabular", "finite problems against a loop over Gymnasium"),
     "train": ("Train", "time per million steps of any agents beside OT-TRPO"),
+    "envs": ("Envs", "many environments at once: ours beside the other libraries'"),
     "checkpoint": ("Checkpoint", "a checkpoint against the training between two"),
 }
 

@@ -1,12 +1,14 @@
 """What benchmarks share: their options, timing in turns, and tables."""
 
 import json
+import os
 import sys
 import time
 import timeit
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -79,6 +81,12 @@ def in_turns(functions: Sequence[Callable[[], object]], seconds: float) -> list[
             best[i] = min(best[i], timeit.timeit(function, number=repeats[i]) / repeats[i])
         rounds += 1
     return best
+
+
+def resident_megabytes() -> float:
+    """The memory of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def tell(line: str) -> None:

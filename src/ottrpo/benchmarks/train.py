@@ -16,7 +16,6 @@ import time
 import timeit
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -27,7 +26,7 @@ from ottrpo.envs.stepping import step_seconds
 from ottrpo.experiments.registry import agent_for
 from ottrpo.experiments.spec import read_configuration
 
-from .harness import Benchmark, Figures, Row, tell, timed
+from .harness import Benchmark, Figures, Row, resident_megabytes, tell, timed
 
 ENVIRONMENTS = ("Hopper-v5", "Swimmer-v5", "HalfCheetah-v5", "MountainCarContinuous-v0")
 REFERENCE = "ottrpo"
@@ -201,15 +200,10 @@ def memory_growth(updates: int) -> Row:
     tell(f"memory: {updates} updates")
     agent = OTTRPO("MlpPolicy", "MountainCarContinuous-v0", **WORK, seed=0)
     agent.learn(5 * WORK["n_steps"])
-    first = _resident_megabytes()
+    first = resident_megabytes()
     agent.learn(updates * WORK["n_steps"], reset_num_timesteps=False)
-    last = _resident_megabytes()
+    last = resident_megabytes()
     return {"updates": updates, "after_5": first, "after_all": last, "growth": last - first}
-
-
-def _resident_megabytes() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def _clocked(
