@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ottrpo.agents.ottrpo import OTTRPO
-from ottrpo.agents.spaces import Straight, as_schedule
+from ottrpo.engine.schedules import Straight, as_schedule
 
 SMALL = {"n_steps": 64, "batch_size": 32, "n_epochs": 1, "policy_kwargs": {"net_arch": [8]}}
 
@@ -38,11 +38,11 @@ def test_a_given_discount_stays():
 
 
 def test_noise_fades_from_pink_to_white_over_a_fifth_of_training():
-    schedule = agent()._noise_schedule
+    schedule = agent().schedules.noise_color
     assert [schedule(left) for left in (1.0, 0.9, 0.8, 0.3, 0.0)] == pytest.approx(
         [1, 0.5, 0, 0, 0]
     )
-    assert agent(noise_color=0.5)._noise_schedule(0.1) == 0.5
+    assert agent(noise_color=0.5).schedules.noise_color == 0.5
     with pytest.raises(ValueError, match="noise_color"):
         agent(noise_color=-1.0)
 
@@ -66,4 +66,5 @@ def test_fading_noise_survives_saving(tmp_path):
     trained.save(tmp_path / "agent")
     loaded = OTTRPO.load(tmp_path / "agent")
     left = np.linspace(1, 0, 5)
-    assert [loaded._noise_schedule(x) for x in left] == [trained._noise_schedule(x) for x in left]
+    fades, faded = (one.schedules.noise_color for one in (trained, loaded))
+    assert [faded(x) for x in left] == [fades(x) for x in left]

@@ -9,7 +9,7 @@ import pytest
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo import BGPG, WNPG
-from ottrpo.deep.rollout import NonFiniteError
+from ottrpo.core.checks import NonFiniteError
 
 REACH = "ottrpo/Reach-v0"
 SMALL = {"n_steps": 64, "batch_size": 32, "n_epochs": 2, "dual_steps": 3, "n_features": 20}
@@ -101,7 +101,7 @@ def test_nothing_is_lost_between_saving_and_going_on(agent_class, tmp_path):
     agent = made(agent_class, seed=None).learn(128)
     agent.save(tmp_path / "agent")
     loaded = agent_class.load(tmp_path / "agent", env=REACH)
-    kept, back = agent.learner.moments, loaded.learner.moments
+    kept, back = (x.train_state.learners["agent"].moments for x in (agent, loaded))
     np.testing.assert_array_equal(kept.features.frequency, back.features.frequency)
     np.testing.assert_array_equal(kept.features.phase, back.features.phase)
     if agent_class is WNPG:
@@ -120,7 +120,7 @@ def test_damping_goes_on_over_rollouts_and_only_shrinks_as_published():
     agent.learn(64)
     first = agent.last_update["train/damping"]
     agent.learn(64 * 6, reset_num_timesteps=False)
-    assert int(agent.learner.moments.damping.steps) == 7 * 4
+    assert int(agent.train_state.learners["agent"].moments.damping.steps) == 7 * 4
     assert agent.last_update["train/damping"] < first <= 1e-5
 
 
@@ -130,7 +130,7 @@ def test_two_sided_damping_judges_what_the_published_rule_does_not_know():
     damping = {}
     for rule in ("shrink", "two-sided"):
         agent = made(WNPG, **low, damping_rule=rule).learn(256)
-        damping[rule] = float(agent.learner.moments.damping.value)
+        damping[rule] = float(agent.train_state.learners["agent"].moments.damping.value)
     assert damping["shrink"] == pytest.approx(1e-5)
     assert damping["two-sided"] < 0.9e-5
 
@@ -156,7 +156,8 @@ def test_a_time_limit_counts_as_the_agent_is_told(agent_class):
     for kind in ("terminal", "bootstrap"):
         agent = made(agent_class, Steady(), time_limits=kind, normalize_reward=False, gae_lambda=1)
         agent._setup_learn(8, None)
-        batch = agent._estimate(agent.collect_rollout(None))
+        rollout, now = agent.collect_rollout(None), agent.schedules.now(1.0, 4.0)
+        _, batch = agent.algorithm.estimate(agent.train_state, rollout, now)
         targets[kind] = batch.target[3]
         follows = agent.gamma * batch.value[0]  # every state is the same
     assert targets["terminal"] == pytest.approx(1.0)
@@ -206,4 +207,4 @@ def test_images_work(agent_class):
     agent = agent_class("CnnPolicy", Picture(), seed=0, **small).learn(16)
     assert all(np.isfinite(value) for value in agent.last_update.values())
     if agent_class is WNPG:
-        assert int(agent.learner.moments.damping.steps) == 4
+        assert int(agent.train_state.learners["agent"].moments.damping.steps) == 4

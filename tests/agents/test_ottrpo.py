@@ -17,6 +17,13 @@ def agent(env=REACH, **settings):
     return OTTRPO("MlpPolicy", env, **(SMALL | settings))
 
 
+def gaussian(trained, raw):
+    """The policy as a function of raw observations."""
+    state = trained.train_state
+    flat = trained.algorithm.normaliser(state.observations, raw)
+    return state.networks.policy.gaussian(flat)
+
+
 def fingerprint(trained):
     return np.concatenate([a.ravel() for a in trained.get_parameters().values()])
 
@@ -121,9 +128,10 @@ def test_a_radius_may_end_at_nothing(radius):
 
 def test_relative_schedules():
     radius = Radius({"start": "50%", "end": "10%"})
-    assert radius(1.0, 2.0) == pytest.approx(1.0)
-    assert radius(0.0, 2.0) == pytest.approx(0.2)
-    assert Radius(0.4)(0.5, 7.0) == 0.4
+    assert radius.relative
+    assert radius.schedule(1.0) == pytest.approx(0.5)
+    assert radius.schedule(0.0) == pytest.approx(0.1)
+    assert (Radius(0.4).relative, Radius(0.4).schedule) == (False, 0.4)
 
 
 def test_a_policy_that_has_become_certain_goes_on():
@@ -208,7 +216,7 @@ class TestRefusals:
         ("settings", "message"),
         [
             ({"cost": SquaredEuclidean()}, "is for points"),
-            ({"model": "antithetic"}, "need actions in a Box"),
+            ({"model": "antithetic"}, "needs actions in a Box"),
             ({"learn_std": True}, "need actions in a Box"),
             ({"noise_color": 1.0}, "need actions in a Box"),
             ({"use_sde": True}, "gSDE.*continuous actions"),
@@ -337,8 +345,7 @@ class TestTrustRegion:
             trained.learn(64, reset_num_timesteps=False)
             rollout = rollouts[-1]
             raw = rollout.flat[:-1].reshape(-1, 2)
-            network = trained.learner.networks.policy
-            after = np.asarray(network.gaussian(trained.observation_normaliser(raw))[0])
+            after = np.asarray(gaussian(trained, raw)[0])
             before = rollout.drawn["mean"].reshape(-1, 2)
             measured = ((after - before) ** 2).sum(1).mean()
             assert measured <= 2e-3
@@ -356,8 +363,7 @@ class TestTrustRegion:
             trained.learn(64, reset_num_timesteps=False)
             drawn = {key: array.reshape(-1, 2) for key, array in rollouts[-1].drawn.items()}
             raw = rollouts[-1].flat[:-1].reshape(-1, 2)
-            network = trained.learner.networks.policy
-            mean, std = network.gaussian(trained.observation_normaliser(raw))
+            mean, std = gaussian(trained, raw)
             z = rng.standard_normal((4000, 1, 2))
             spent = cost(drawn["mean"] + drawn["std"] * z, mean + std * z).mean()
             assert spent <= trained.last_update["ot/spent"] <= trained.last_update["ot/radius"]

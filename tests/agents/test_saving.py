@@ -9,13 +9,9 @@ from stable_baselines3.common.utils import LinearSchedule
 
 import ottrpo.envs.toys  # noqa: F401
 from ottrpo import OTTRPO
-from ottrpo.agents.spaces import (
-    as_schedule,
-    schedule_to_data,
-    space_from_data,
-    space_to_data,
-)
+from ottrpo.agents.spaces import space_from_data, space_to_data
 from ottrpo.core import Mahalanobis, StateCost
+from ottrpo.engine.schedules import as_schedule, schedule_to_data
 
 SMALL = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "seed": 0}
 OBSERVATIONS = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
@@ -44,7 +40,7 @@ def test_a_loaded_agent_is_the_saved_one(trained, tmp_path):
         trained.predict(OBSERVATIONS, deterministic=True)[0],
         loaded.predict(OBSERVATIONS, deterministic=True)[0],
     )
-    assert loaded.observation_normaliser.moments.count == 64
+    assert loaded.train_state.observations.moments.count == 64
 
 
 @pytest.mark.parametrize("advantage", ["gae", "network"])

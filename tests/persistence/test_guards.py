@@ -13,7 +13,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from ottrpo import OTTRPO, TabularOTTRPO
 from ottrpo.agents.checkpointing import CheckpointEvery
 from ottrpo.core.checks import NonFiniteError
-from ottrpo.deep.update import Learner
+from ottrpo.engine.state import Learner
 
 QUICK = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "seed": 0}
 
@@ -83,7 +83,7 @@ def test_one_of_several_environments():
 def test_advantages_that_overflow(normalize):
     env = Spoilt("reward", 40, 1e308)
     agent = OTTRPO("MlpPolicy", env, normalize_reward=normalize, **QUICK)
-    agent.reward_normaliser.clip = np.inf
+    object.__setattr__(agent.algorithm.normaliser, "clip_reward", np.inf)
     quantity = "running variance of the rewards" if normalize else "advantage"
     learnt_until(agent, f"Spoilt.*{quantity}.*(step 64|environment 0)")
 
@@ -93,7 +93,7 @@ def test_advantages_that_overflow(normalize):
 )
 def test_parameters_and_gradients(part, complaint, monkeypatch):
     agent = OTTRPO("MlpPolicy", Spoilt(), **QUICK)
-    plain = agent._descend
+    plain = agent.algorithm.descend
 
     def spoilt(learner, *rest):
         learner, terms = plain(learner, *rest)
@@ -105,20 +105,21 @@ def test_parameters_and_gradients(part, complaint, monkeypatch):
         )
         return Learner(**(learner._asdict() | {part: bad})), terms
 
-    monkeypatch.setattr(agent, "_descend", spoilt)
-    monkeypatch.setattr(agent, "_spent", lambda *_: 0.0)  # else the region is what complains
+    monkeypatch.setitem(vars(agent.algorithm), "descend", spoilt)
+    # else the region is what complains
+    monkeypatch.setitem(vars(agent.algorithm), "spent", lambda *_: 0.0)
     learnt_until(agent, f"Spoilt: {complaint}.*at step 96")
 
 
 def test_losses(monkeypatch):
     agent = OTTRPO("MlpPolicy", Spoilt(), **QUICK)
-    plain = agent._descend
+    plain = agent.algorithm.descend
 
     def spoilt(*arguments):
         learner, terms = plain(*arguments)
         return learner, terms | {"value_loss": jnp.array(jnp.inf)}
 
-    monkeypatch.setattr(agent, "_descend", spoilt)
+    monkeypatch.setitem(vars(agent.algorithm), "descend", spoilt)
     learnt_until(agent, "train/value_loss is inf, not finite, at step 32")
 
 

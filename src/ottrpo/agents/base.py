@@ -1,13 +1,11 @@
-"""What every deep agent of ours shares: Stable-Baselines3's interface over the JAX engine.
+"""What every deep agent of ours shares: Stable-Baselines3's interface over the engine.
 
-SB3 wraps environments, runs callbacks and writes logs; networks, acting, rollouts and updates are
-those of `ottrpo.deep`. An agent adds `train`: what it learns from a rollout.
+SB3 wraps environments, runs callbacks and writes logs; networks, acting and updates are those of
+`ottrpo.engine`. An agent says which algorithm it is and what its schedules are.
 """
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
-from copy import deepcopy
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,25 +13,30 @@ from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.utils import FloatSchedule, check_for_correct_spaces
 from stable_baselines3.common.vec_env import VecEnv
 
-from ottrpo.deep import runtime
-from ottrpo.deep.acting import FiniteActions, actor_for
-from ottrpo.deep.forward import evaluate_rows
-from ottrpo.deep.gae import generalised_advantage
-from ottrpo.deep.networks import Networks
-from ottrpo.deep.normaliser import ObservationNormaliser, RewardNormaliser, RunningMoments
-from ottrpo.deep.observations import Encoded, observation_layout
-from ottrpo.deep.rollout import Rollout, collect
-from ottrpo.deep.update import Learner, start
-from ottrpo.persistence import bundle
+from ottrpo.collect.host import Watcher, collect, source_of
+from ottrpo.engine import runtime
+from ottrpo.engine.acting import Actor, Eyes, actor_for, draw_noise
+from ottrpo.engine.algorithms.base import Algorithm
+from ottrpo.engine.estimate import Rollout
+from ottrpo.engine.schedules import (
+    AUTO_REWARD_DISCOUNT,
+    FADING_COLOR,
+    FADING_TRACE,
+    LABELS_GAE_LAMBDA,
+    Schedules,
+    as_schedule,
+    is_auto,
+    value_at,
+)
+from ottrpo.engine.spaces import Encoded, FiniteActions, actions_of, observation_layout
+from ottrpo.engine.state import Normaliser, TrainState
 
-from . import state
-from .environments import Watcher, allowed, fresh_env, made, name_of, source_of
-from .experience import Experience, merged
+from .environments import made, name_of
 from .guards import require_finite_estimates, require_finite_update
-from .predictor import Predictor, as_batch, channels_first, rows_of, with_axis
+from .playing import Playing, Predictor
+from .saving import SavedAgent
 from .settings import (
     CnnPolicy,
     MlpPolicy,
@@ -42,31 +45,16 @@ from .settings import (
     at_least,
     flag,
     fraction,
-    functions_of,
     not_negative,
     positive,
-    saved_names,
     scheduled,
-    settings_of,
 )
-from .snapshots import VectorSnapshot, environment_again
-from .spaces import actions_of, as_schedule, space_from_data
-from .trees import flatten, unflatten
 
 Array = Any
-# gamma="auto": how many steps ahead it looks at least and at most
-AUTO_HORIZON = (100.0, 1000.0)
-# rewards are scaled by the spread of returns at one discount, or their unit would drift with it
-AUTO_REWARD_DISCOUNT = 0.995
-LABELS_GAE_LAMBDA = 0.95
-# while values are unknown, long traces find what pays late; then short ones learn with less noise
-FADING_TRACE = {"start": 0.98, "end": 0.92, "end_fraction": 0.3}
-# slow noise finds what needs a swing (a car in a valley), white noise then learns to be precise
-FADING_COLOR = {"start": 1.0, "end": 0.0, "end_fraction": 0.2}
 
 
-class DeepAgent(VectorSnapshot, BaseAlgorithm):
-    """An on-policy agent with SB3's face; subclasses say in `train` what they learn."""
+class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
+    """An on-policy agent with SB3's face; subclasses say which algorithm it wears."""
 
     policy_aliases: ClassVar[dict[str, Any]] = {
         "MlpPolicy": MlpPolicy,
@@ -74,6 +62,7 @@ class DeepAgent(VectorSnapshot, BaseAlgorithm):
         "MultiInputPolicy": MultiInputPolicy,
     }
     LOG_STD_INIT: ClassVar[float] = 0.0
+    normalize_advantage: bool
     _last_obs: Any
 
     def __init__(
@@ -122,7 +111,7 @@ class DeepAgent(VectorSnapshot, BaseAlgorithm):
         self.n_steps = at_least("n_steps", n_steps, 1)
         self.batch_size = at_least("batch_size", batch_size, 1)
         self.n_epochs = at_least("n_epochs", n_epochs, 1)
-        self.gamma = gamma if _is_auto(gamma) else scheduled("gamma", gamma, fraction)
+        self.gamma = gamma if is_auto(gamma) else scheduled("gamma", gamma, fraction)
         self.gae_lambda = gae_lambda
         if gae_lambda is not None:
             self.gae_lambda = scheduled("gae_lambda", gae_lambda, fraction)
@@ -132,7 +121,7 @@ class DeepAgent(VectorSnapshot, BaseAlgorithm):
         if use_sde and noise_color is not None and noise_color != 0:
             raise ValueError(f"noise_color {noise_color!r} has no meaning with use_sde")
         color = FADING_COLOR if noise_color is None else noise_color
-        self._noise_schedule = FloatSchedule(scheduled("noise_color", color, not_negative))
+        self._noise_color = scheduled("noise_color", color, not_negative)
         self.normalize_obs = flag("normalize_obs", normalize_obs)
         self.normalize_reward = flag("normalize_reward", normalize_reward)
         self.clip_obs = positive("clip_obs", clip_obs)
@@ -143,25 +132,18 @@ class DeepAgent(VectorSnapshot, BaseAlgorithm):
 
     @property
     def discount(self) -> float:
-        """γ now. ``auto`` looks as far ahead as episodes last: 1 − 1/(mean length of the recent).
-
-        Where episodes still end early, far rewards are noise and a long view finds policies that
-        merely survive; where they last, a short view misses what slow motion brings.
-        """
-        if not _is_auto(self.gamma):
-            return float(FloatSchedule(self.gamma)(self._current_progress_remaining))
-        lengths = [episode["l"] for episode in self.ep_info_buffer or ()]
-        lasted = float(np.mean(lengths)) if lengths else self.num_timesteps / self.n_envs
-        return 1.0 - 1.0 / float(np.clip(lasted, *AUTO_HORIZON))
+        """γ now. ``auto`` looks as far ahead as recent episodes lasted."""
+        return float(self.schedules.discount(self._current_progress_remaining, self._lasted()))
 
     @property
     def trace_decay(self) -> float:
         """λ of the advantage estimate now; by default it fades for boxes, and stays for labels."""
-        value = self.gae_lambda
-        if value is None:
-            labels = isinstance(self.actions, FiniteActions)
-            value = LABELS_GAE_LAMBDA if labels else as_schedule(FADING_TRACE)
-        return float(FloatSchedule(value)(self._current_progress_remaining))
+        return float(value_at(self.schedules.gae_lambda, self._current_progress_remaining))
+
+    def _lasted(self) -> float:
+        """How many steps recent episodes took; before the first has ended, at least."""
+        lengths = [episode["l"] for episode in self.ep_info_buffer or ()]
+        return float(np.mean(lengths)) if lengths else self.num_timesteps / self.n_envs
 
     # ------------------------------------------------------------------ building
 
@@ -172,23 +154,13 @@ class DeepAgent(VectorSnapshot, BaseAlgorithm):
         self.rng = np.random.default_rng(train_seed)
         self._predict_rng = np.random.default_rng(predict_seed)
         self._plan_networks()
+        self.schedules = self._schedules()
+        self.algorithm = self._algorithm()
         with runtime.on(self.jax_device):
-            networks = Networks(self.architecture, np.random.default_rng(init_seed))
-            self.learner: Learner = start(networks, self.max_grad_norm)
-        ours = self._vec_normalize_env is None  # a VecNormalize around the environment does it all
-        self.observation_normaliser = ObservationNormaliser(
-            RunningMoments.of_size(self.layout.features),
-            self.layout.measured,
-            self.clip_obs,
-            enabled=self.normalize_obs and ours,
-        )
-        self.reward_normaliser = RewardNormaliser(
-            self.gamma if isinstance(self.gamma, float) else AUTO_REWARD_DISCOUNT,
-            self.clip_reward,
-            np.zeros(1 if self.env is None else self.n_envs),
-            enabled=self.normalize_reward and ours,
-        )
-        self._predictors: dict[tuple[int, bool], Predictor] = {}
+            environments = 1 if self.env is None else self.n_envs
+            self.train_state = self.algorithm.init(
+                np.random.default_rng(init_seed), self.rng, environments
+            )
         rollout = 0 if self.env is None else self.n_steps * self.n_envs
         if rollout > self.batch_size and rollout % self.batch_size:
             warnings.warn(
@@ -236,14 +208,56 @@ class DeepAgent(VectorSnapshot, BaseAlgorithm):
         observation_layout(env.observation_space, convolve=False)
         return BaseAlgorithm._wrap_env(env, verbose, monitor_wrapper)
 
-    def learners(self) -> dict[str, Learner]:
-        """Everything that is trained, by name; an agent with more networks adds them."""
-        return {"agent": self.learner}
+    @abstractmethod
+    def _algorithm(self) -> Algorithm:
+        """What the settings describe."""
 
-    def set_learners(self, learners: Mapping[str, Learner]) -> None:
-        """Replace what `learners` returned."""
-        self.learner = learners["agent"]
-        self._predictors.clear()
+    def _shared(self) -> dict[str, Any]:
+        """What all algorithms are told."""
+        ours = self._vec_normalize_env is None  # a VecNormalize around the environment does it all
+        normaliser = Normaliser(
+            measured=self.layout.measured,
+            clip_obs=self.clip_obs,
+            clip_reward=self.clip_reward,
+            discount=self.gamma if isinstance(self.gamma, float) else AUTO_REWARD_DISCOUNT,
+            observations=self.normalize_obs and ours,
+            rewards=self.normalize_reward and ours,
+        )
+        return {
+            "architecture": self.architecture,
+            "actions": self.actions,
+            "normaliser": normaliser,
+            "batch_size": self.batch_size,
+            "n_epochs": self.n_epochs,
+            "vf_coef": self.vf_coef,
+            "max_grad_norm": self.max_grad_norm,
+            "normalize_advantage": self.normalize_advantage,
+            "numbered": isinstance(self.observation_space, spaces.Discrete),
+        }
+
+    def _schedules(self, **more: Any) -> Schedules:
+        """The settings that change as training proceeds."""
+        trace = self.gae_lambda
+        if trace is None:
+            labels = isinstance(self.actions, FiniteActions)
+            trace = LABELS_GAE_LAMBDA if labels else as_schedule(FADING_TRACE)
+        return Schedules(
+            learning_rate=lambda left: self.lr_schedule(left),  # SB3 lets it be replaced
+            gamma=self.gamma,
+            gae_lambda=trace,
+            noise_color=self._noise_color,
+            **more,
+        )
+
+    @property
+    def train_state(self) -> TrainState:
+        """All that training carries from one update to the next, but for counters and chance."""
+        return self._train_state
+
+    @train_state.setter
+    def train_state(self, state: TrainState) -> None:
+        self._train_state = state
+        self._predictors: dict[tuple[int, bool], Predictor] = {}
 
     # ------------------------------------------------------------------ learning
 
@@ -282,24 +296,28 @@ class DeepAgent(VectorSnapshot, BaseAlgorithm):
             callback.on_training_end()
         return self
 
-    @abstractmethod
     def train(self, rollout: Rollout) -> dict[str, float]:
         """Learn from a rollout and return what to log."""
+        before, algorithm = self.train_state, self.algorithm
+        now = self.schedules.now(self._current_progress_remaining, self._lasted())
+        state, batch = algorithm.estimate(before, rollout, now)
+        require_finite_estimates(self._name, state, batch, rollout.reward.shape, self.num_timesteps)
+        draws = algorithm.draw(len(batch.flat), self.rng)
+        self.train_state, report = algorithm.improve(before, state, batch, draws, now)
+        return {key: float(value) for key, value in report.items()}
 
     def _train_and_record(self, rollout: Rollout) -> None:
-        learners = self.learners()
-        normalisers = deepcopy((self.observation_normaliser, self.reward_normaliser))
+        before = self.train_state
         try:
             with runtime.on(self.jax_device):
                 update = self.train(rollout)
-            require_finite_update(self._name, self.learners(), update, self.num_timesteps)
+            learners = self.train_state.learners
+            require_finite_update(self._name, learners, update, self.num_timesteps)
         except Exception:  # whatever happened: no half-trained agent is left behind
-            self.set_learners(learners)
-            self.observation_normaliser, self.reward_normaliser = normalisers
+            self.train_state = before
             raise
         self.last_update = update
         self._n_updates += 1
-        self._predictors.clear()
         for key, value in self.last_update.items():
             self.logger.record(key, value)
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
@@ -310,32 +328,44 @@ class DeepAgent(VectorSnapshot, BaseAlgorithm):
         if callback is not None:
             callback.on_rollout_start()
             watcher = Watcher(self, callback)
-        source, masked = source_of(self._environment(), self.layout, self.actions)
+        env = self._environment()
+        source, masked = source_of(env, self.layout, self.actions, name_of(env))
         if not isinstance(self._last_obs, Encoded):
             self._last_obs = self.layout.encode(self._last_obs, source.rows)
-        actor = actor_for(
-            self.learner.networks.policy,
-            self.observation_normaliser,
-            self.actions,
-            steps=self.n_steps,
-            rows=source.rows,
-            rng=self.rng,
-            sde_sample_freq=self.sde_sample_freq,
-            noise_color=self._noise_schedule(self._current_progress_remaining),
-            masked=masked,
-        )
+        actor = self.actor(self.n_steps, source.rows, self.rng, masked=masked)
         taken = self.num_timesteps
-        rollout = collect(source, actor, self._last_obs, self.n_steps, watcher, taken=taken)
-        if rollout is None:
+        collected = collect(source, actor, self._last_obs, self.n_steps, watcher, taken=taken)
+        if collected is None:
             return None
-        self._last_obs = rollout.last
-        for info in rollout.endings:
+        rollout, recorder = collected
+        self._last_obs = recorder.last()
+        for info in recorder.endings:
             self._update_info_buffer([info], np.array([True]))
         if callback is None:
             self.num_timesteps += self.n_steps * source.rows
         else:
             callback.on_rollout_end()
         return rollout
+
+    def actor(
+        self, steps: int, rows: int, rng: np.random.Generator | None, *, masked: bool = False
+    ) -> Actor:
+        """The policy of now for so many steps and environments; its mode without ``rng``."""
+        state, noise = self.train_state, None
+        policy = state.networks.policy
+        if rng is not None:
+            color = value_at(self.schedules.noise_color, self._current_progress_remaining)
+            noise = draw_noise(
+                policy,
+                self.actions,
+                rng,
+                steps=steps,
+                rows=rows,
+                sde_sample_freq=self.sde_sample_freq,
+                noise_color=color,
+            )
+        eyes = Eyes(self.algorithm.normaliser, state.observations)
+        return actor_for(policy, eyes, self.actions, rows, noise, masked=masked)
 
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
         super()._update_current_progress_remaining(num_timesteps, total_timesteps)
@@ -345,304 +375,5 @@ class DeepAgent(VectorSnapshot, BaseAlgorithm):
     def _name(self) -> str:
         return name_of(self._environment())
 
-    @np.errstate(over="ignore", invalid="ignore")  # told in our own words
-    def experience(self, rollout: Rollout) -> Experience:
-        """Step 3: fold the rollout into the normalisers, and estimate its advantages."""
-        steps, rows = rollout.reward.shape
-        used = steps * rows
-        raw = merged(rollout.flat)
-        self.observation_normaliser.fold(raw[:used])
-        flat = self.observation_normaliser(raw)
-        images = tuple(merged(image) for image in rollout.images)
-        value = self._values(flat, images).reshape(steps + 1, rows)
-        next_value = value[1:].copy()
-        if rollout.final:
-            where, finals = zip(*rollout.final.items(), strict=True)
-            final_flat = self.observation_normaliser(np.concatenate([f.flat for f in finals]))
-            final_images = tuple(map(np.concatenate, zip(*(f.images for f in finals), strict=True)))
-            next_value[tuple(np.transpose(where))] = self._values(final_flat, final_images)
-        advantage = generalised_advantage(
-            self.reward_normaliser(rollout.reward, rollout.done),
-            value[:-1],
-            next_value,
-            rollout.terminated,
-            rollout.done,
-            self.discount,
-            self.trace_decay,
-        )
-        require_finite_estimates(
-            self._name,
-            {"value": value[:-1], "advantage": advantage},
-            {
-                "observations": self.observation_normaliser.moments,
-                "rewards": self.reward_normaliser.moments,
-            },
-            self.num_timesteps,
-        )
-        return Experience(
-            flat=flat[:used],
-            images=tuple(image[:used] for image in images),
-            advantage=advantage.reshape(-1),
-            target=(advantage + value[:-1]).reshape(-1),
-            value=value[:-1].reshape(-1),
-            drawn={key: merged(array) for key, array in rollout.drawn.items()},
-            state=self._states(raw[:used]),
-        )
-
-    def _states(self, raw: Array) -> Array:
-        if isinstance(self.observation_space, spaces.Discrete):
-            return raw.argmax(1)
-        return raw.astype(np.float32)
-
-    def _values(self, flat: Array, images: tuple[Array, ...]) -> Array:
-        value = self.learner.networks.value
-        return evaluate_rows(value.body, value.head, flat, images)[:, 0].astype(np.float64)
-
-    # ------------------------------------------------------------------ acting
-
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-        action_masks: Any = None,
-    ) -> tuple[Array, None]:
-        """Actions for one raw observation or a batch of them, as SB3's ``predict``.
-
-        Args:
-            observation: as the environment gives it; it is normalised here.
-            state: not used; these policies have no memory.
-            episode_start: not used.
-            deterministic: the policy's mode (True) or a sample (False).
-            action_masks: the allowed actions, for finite action spaces.
-        """
-        batch, vectorised = as_batch(observation, self.observation_space)
-        rows = rows_of(batch)
-        encoded = self.layout.encode(channels_first(batch, self.observation_space), rows)
-        key = (rows, deterministic)
-        if key not in self._predictors:
-            self._predictors[key] = self._predictor(
-                rows, None if deterministic else self._predict_rng
-            )
-        mask = None
-        if action_masks is not None and isinstance(self.actions, FiniteActions):
-            mask = allowed(self.actions, np.asarray(action_masks).reshape(rows, -1))
-        action = self._predictors[key](encoded, mask)
-        return (action if vectorised else action[0]), None
-
-    def _predictor(self, rows: int, rng: np.random.Generator | None) -> Predictor:
-        return Predictor(
-            self.learner.networks.policy,
-            self.observation_normaliser,
-            self.actions,
-            rows,
-            rng,
-            sde_sample_freq=self.sde_sample_freq,
-            noise_color=self._noise_schedule(self._current_progress_remaining),
-        )
-
-    def evaluate(
-        self, episodes: int, *, deterministic: bool = True, seed: int = 0, env: Any = None
-    ) -> Array:
-        """Undiscounted returns of whole episodes in a fresh environment.
-
-        The environment and the noise have random streams of their own, so training goes on as if
-        nothing had happened.
-
-        Args:
-            episodes: how many.
-            deterministic: the policy's mode (True) or its samples (False).
-            seed: of the environment and of the noise.
-            env: a Gymnasium environment to use; by default a new one like the training one.
-        """
-        fresh = env is None
-        env = fresh_env(self._environment()) if fresh else env
-        predictor = self._predictor(1, None if deterministic else np.random.default_rng(seed))
-        returns = np.zeros(episodes)
-        observation, _ = env.reset(seed=seed)
-        for episode in range(episodes):
-            done = False
-            while not done:
-                action = predictor(self._encode_one(observation), self._mask_of(env))[0]
-                observation, reward, terminated, truncated, _ = env.step(action)
-                returns[episode] += float(reward)
-                done = terminated or truncated
-            if episode + 1 < episodes:
-                observation, _ = env.reset()
-        if fresh:
-            env.close()
-        return returns
-
-    def _encode_one(self, observation: Any) -> Encoded:
-        """One raw observation, through whatever wraps the training environments."""
-        if self._vec_normalize_env is None and self.layout.is_plain:
-            return Encoded(observation[None])
-        batch = channels_first(with_axis(observation), self.observation_space)
-        if self._vec_normalize_env is not None:
-            batch = self._vec_normalize_env.normalize_obs(batch)
-        return self.layout.encode(batch, 1)
-
-    def _mask_of(self, env: Any) -> Array | None:
-        if not isinstance(self.actions, FiniteActions) or not env.has_wrapper_attr("action_masks"):
-            return None
-        return allowed(self.actions, np.asarray(env.get_wrapper_attr("action_masks")())[None])
-
     def set_training_mode(self, mode: bool) -> None:
         """Nothing here behaves differently in training; SB3's tools call this."""
-
-    # ------------------------------------------------------------------ saving
-
-    def settings(self) -> dict[str, Any]:
-        """The constructor's keywords as plain data, from which an equal agent can be built."""
-        return settings_of(self)
-
-    def _learnt(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        return state.agent_arrays(self), self._said(state.agent_data(self))
-
-    def _restore(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
-        state.restore(self, arrays, data["state"])
-        self._restore_counters(data["state"])
-        self._last_obs = state.last_observation(arrays)
-
-    def _start_from(self, observation: Any) -> None:
-        self._last_obs = self.layout.encode(observation, self.n_envs)
-        self.reward_normaliser.return_n[:] = 0.0
-
-    def _policy_name(self) -> str:
-        policy_class: Any = self.policy_class
-        return str(policy_class.__name__)
-
-    def _functions(self) -> list[str]:
-        return functions_of(self)
-
-    @classmethod
-    def _made_again(
-        cls,
-        path: Any,
-        arrays: Mapping[str, Any],
-        data: Mapping[str, Any],
-        env: Any,
-        settings: Mapping[str, Any],
-    ) -> Self:
-        settings = dict(settings)
-        device = settings.pop("device", "auto")
-        env = environment_again(data) if env is None else env
-        return cls._from_saved(path, arrays, data, env, device, settings)
-
-    @classmethod
-    def load(
-        cls,
-        path: Any,
-        env: Any = None,
-        device: Any = "auto",
-        custom_objects: dict[str, Any] | None = None,
-        print_system_info: bool = False,
-        force_reset: bool = True,
-        **settings: Any,
-    ) -> Self:
-        """An agent that `save` wrote; it predicts without an environment and learns with one.
-
-        Args:
-            path: the file, or the directory of a run.
-            env: to go on learning in.
-            device: where to compute.
-            custom_objects: replacements for saved settings; names that were not saved are
-                ignored.
-            print_system_info: not supported.
-            force_reset: reset the environment when learning goes on.
-            settings: replacements for saved settings.
-        """
-        if print_system_info:
-            raise ValueError("print_system_info is not supported; `ottrpo doctor` prints it")
-        arrays, data = bundle.read(path, cls.__name__)
-        # as in SB3, custom objects stand in for what was saved and are else ignored
-        with bundle.interpreting(path):
-            replaced = {k: v for k, v in (custom_objects or {}).items() if k in data["settings"]}
-        agent = cls._from_saved(path, arrays, data, env, device, replaced | settings)
-        if env is None or force_reset:
-            agent._last_obs = None
-        return agent
-
-    @classmethod
-    def _from_saved(
-        cls,
-        path: Any,
-        arrays: Mapping[str, Any],
-        data: Mapping[str, Any],
-        env: Any,
-        device: Any,
-        settings: Mapping[str, Any],
-    ) -> Self:
-        with bundle.interpreting(path):
-            saved = dict(data["settings"])
-        unknown = sorted(set(saved) - set(saved_names(cls)))
-        unknown += sorted(set(settings) - set(saved) - {"tensorboard_log"})  # where, not what
-        if unknown:
-            known = ", ".join(saved_names(cls))
-            raise ValueError(f"{unknown[0]!r} is not a setting; known: {known}")
-        keywords = saved | dict(settings)
-        with bundle.interpreting(path):
-            agent = cls(data["policy"], None, device=device, _init_setup_model=False, **keywords)
-            agent.observation_space = space_from_data(data["observation_space"])
-            agent.action_space = space_from_data(data["action_space"])
-            agent._plan_networks()
-            bundle.require_room(agent._planned_entries(), arrays)
-        if env is not None:
-            agent._adopt(env)
-        with bundle.interpreting(path):
-            agent._setup_model()
-            agent._restore(arrays, data)
-        return agent
-
-    def _adopt(self, env: Any) -> None:
-        wrapped = self._wrap_env(env, self.verbose)
-        check_for_correct_spaces(wrapped, self.observation_space, self.action_space)
-        self.n_envs = wrapped.num_envs
-        self.set_env(wrapped)
-
-    def get_parameters(self) -> dict[str, Any]:
-        """The trained arrays, by their path, and the normalisation the policy acts with."""
-        normaliser = self.observation_normaliser
-        return {
-            key: array
-            for name, learner in self.learners().items()
-            for key, array in flatten(name, learner.networks).items()
-        } | dict(zip(state.ACTING_SCALE, (normaliser.mean, normaliser.scale), strict=True))
-
-    def set_parameters(
-        self, load_path_or_dict: Any, exact_match: bool = True, device: Any = "auto"
-    ) -> None:
-        """Replace the trained arrays by those of a file or of `get_parameters`.
-
-        Raises:
-            ValueError: if names (with ``exact_match``) or shapes differ; nothing is changed then.
-        """
-        given = load_path_or_dict
-        if isinstance(given, Mapping):
-            given = dict(given)
-        else:
-            saved, _ = bundle.read(given, type(self).__name__)
-            given = {
-                k.replace(".networks", "", 1): v
-                for k, v in saved.items()
-                if ".networks" in k or k in state.ACTING_SCALE
-            }
-        known = self.get_parameters()
-        unknown = sorted(set(given) - set(known))
-        if unknown:
-            raise ValueError(f"this agent has no parameter {unknown[0]!r}; it has {list(known)}")
-        learners = {
-            name: Learner(
-                unflatten(name, learner.networks, given, exact=exact_match), learner.moments
-            )
-            for name, learner in self.learners().items()
-        }
-        normaliser, wanted = self.observation_normaliser, given if exact_match else known | given
-        scale = state.acting_scale(wanted, normaliser.mean.shape)
-        self.set_learners(learners)
-        normaliser.mean, normaliser.scale = scale
-
-
-def _is_auto(gamma: Any) -> bool:
-    return isinstance(gamma, str) and gamma == "auto"

@@ -7,11 +7,7 @@ Pacchiano et al., Learning to Score Behaviors for Guided Policy Optimization (20
 
 from typing import Any, Literal, final
 
-from ottrpo.deep.alternating import start_guided
-from ottrpo.deep.behaviour import Features
-from ottrpo.deep.directions import Direction, gradient_direction
-from ottrpo.deep.rollout import Rollout
-from ottrpo.deep.update import Learner
+from ottrpo.engine.algorithms.bgpg import BehaviourGuided
 
 from .guided import GuidedAgent, TestFunctions, TimeLimits
 
@@ -150,24 +146,5 @@ class BGPG(GuidedAgent):
         if _init_setup_model:
             self._setup_model()
 
-    def _direction(self) -> Direction:
-        return gradient_direction(self.max_grad_norm)
-
-    def _learner(self, features: Features) -> Learner:
-        return start_guided(self.learner.networks, "adam", features, damping=None)
-
-    def train(self, rollout: Rollout) -> dict[str, float]:
-        """One iteration of the algorithm.
-
-        1. Estimate the advantages of what the old policy did.
-        2. Draw M more of its actions in every state, for the penalty.
-        3. For every minibatch, in turn: the test functions climb the smoothed dual, T steps; the
-           policy and the value function take one step down E[−ratio · A] + κ W + value loss.
-        """
-        batch = self._estimate(rollout)
-        rows = self._rows(batch)
-        index, weight, table, draws = self._minibatches(rows)
-        self.learner, fit = self._alternate(
-            self.learner, rows, index, weight, draws, table, self._learning_rate
-        )
-        return self._report(batch, fit)
+    def _algorithm(self) -> BehaviourGuided:
+        return BehaviourGuided(**self._shared())

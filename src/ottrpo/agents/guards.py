@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from ottrpo.core.checks import NonFiniteError
-from ottrpo.deep.normaliser import RunningMoments
-from ottrpo.deep.update import Learner, all_finite
+from ottrpo.engine.estimate import Experience
+from ottrpo.engine.state import Learner, TrainState
+from ottrpo.engine.update import all_finite
 
 Array = Any
 Name = Callable[[], str]  # asked for only if there is something to tell
@@ -18,33 +19,43 @@ ADVICE = (
 
 
 def require_finite_estimates(
-    name: Name, quantities: Mapping[str, Array], statistics: Mapping[str, RunningMoments], end: int
+    name: Name, state: TrainState, batch: Experience, shape: tuple[int, int], end: int
 ) -> None:
     """Raise unless what was estimated from the rollout that ended at step ``end`` is finite.
 
     Args:
         name: of the environment.
-        quantities: arrays [steps, environments].
-        statistics: running moments that took the rollout in.
+        state: with the statistics that took the rollout in.
+        batch: what was estimated.
+        shape: steps and environments.
         end: the agent's step.
 
     Raises:
         NonFiniteError: it names the environment, its index, the step and the quantity.
     """
-    for quantity, moments in statistics.items():
+    seen = {"observations": state.observations.moments, "rewards": state.rewards.moments}
+    for quantity, moments in seen.items():
         if not (np.isfinite(moments.mean).all() and np.isfinite(moments.variance).all()):
             raise NonFiniteError(
                 f"{name()}: the running variance of the {quantity} overflows at step {end}; "
                 f"{ADVICE}"
             )
-    for quantity, array_tn in quantities.items():
-        if np.isfinite(array_tn).all():
+    for quantity, array_r in (("value", batch.value), ("advantage", batch.advantage)):
+        if np.isfinite(array_r).all():
             continue
+        array_tn = array_r.reshape(shape)
         t, index = (int(i) for i in np.argwhere(~np.isfinite(array_tn))[-1])  # sums run backwards
         step = end - (len(array_tn) - t - 1) * array_tn.shape[1]
         raise NonFiniteError(
             f"{name()}: the {quantity} of environment {index} at step {step} is "
             f"{array_tn[t, index]}; {ADVICE}"
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = batch.advantage.std()
+    if not np.isfinite(spread):
+        raise NonFiniteError(
+            f"{name()}: the spread of the advantages at step {end} is not finite: the rewards or "
+            "the values are too large; scale the rewards, or leave normalize_reward on"
         )
 
 

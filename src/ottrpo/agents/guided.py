@@ -1,29 +1,16 @@
 """What BGPG and WNPG share: a behaviour penalty, and updates in which two players take turns."""
 
-from abc import abstractmethod
-from dataclasses import replace
 from typing import Any, Literal
 
-import numpy as np
-
-from ottrpo.deep import runtime
-from ottrpo.deep.acting import BoxActions
-from ottrpo.deep.alternating import draw_noise, make_alternate
-from ottrpo.deep.behaviour import Features, Smoothing, draw_features
-from ottrpo.deep.directions import Direction, Draws
-from ottrpo.deep.guided_loss import Objective, gaussian_log_probability
-from ottrpo.deep.rollout import Rollout
-from ottrpo.deep.update import Learner, minibatches
+from ottrpo.engine.algorithms.behaviour import Smoothing
+from ottrpo.engine.algorithms.objective import Objective
+from ottrpo.engine.spaces import BoxActions
 
 from .base import DeepAgent
-from .experience import Experience
 from .settings import at_least, not_negative, one_of, positive
 
-Array = Any
 TestFunctions = Literal["slot", "sample"]
 TimeLimits = Literal["terminal", "bootstrap"]
-# reported by the compiled update; all else goes under train/
-BEHAVIOUR = ("penalty", "dual_first", "dual_last")
 
 
 class GuidedAgent(DeepAgent):
@@ -72,15 +59,14 @@ class GuidedAgent(DeepAgent):
         size = self.actions.size if isinstance(self.actions, BoxActions) else 0
         return super()._planned_entries() + self.n_features * size
 
-    def _setup_model(self) -> None:
-        super()._setup_model()
+    def _shared(self) -> dict[str, Any]:
         if not isinstance(self.actions, BoxActions):
             raise ValueError(
                 f"{type(self).__name__} needs actions in a Box, got {self.action_space}: its "
                 "penalty differentiates sampled actions; use OTTRPO for finite ones"
             )
-        self._alternate = make_alternate(
-            Objective(
+        return super()._shared() | {
+            "objective": Objective(
                 clip_range=self.clip_range,
                 clip_range_vf=self.clip_range_vf,
                 normalize_advantage=self.normalize_advantage,
@@ -88,71 +74,15 @@ class GuidedAgent(DeepAgent):
                 vf_coef=self.vf_coef,
                 wasserstein_coef=self.wasserstein_coef,
             ),
-            Smoothing(
+            "smoothing": Smoothing(
                 strength=self.smoothing,
                 steps=self.dual_steps,
                 learning_rate=self.dual_learning_rate,
                 decay=self.dual_decay,
             ),
-            self._direction(),
-            by_sample=self.test_functions == "sample",
-        )
-        with runtime.on(self.jax_device):
-            features = draw_features(
-                self.n_features, self.actions.size, self.feature_bandwidth, self.rng
-            )
-            self.learner = self._learner(features)
-
-    @abstractmethod
-    def _direction(self) -> Direction:
-        """How a step follows from the slopes of a minibatch."""
-
-    @abstractmethod
-    def _learner(self, features: Features) -> Learner:
-        """The networks, and what the direction remembers."""
-
-    def _estimate(self, rollout: Rollout) -> Experience:
-        """Advantages and targets; as published, a time limit ends an episode for good."""
-        if self.time_limits == "terminal":
-            rollout = replace(rollout, terminated=rollout.done, final={})
-        return self.experience(rollout)
-
-    def _rows(self, batch: Experience) -> dict[str, Any]:
-        """What the losses see, with M fresh actions of the policy that acted in each state."""
-        mean, std, action = (batch.drawn[key] for key in ("mean", "std", "action"))
-        shape = (len(mean), self.n_actions, mean.shape[1])
-        noise = self.rng.standard_normal(shape, dtype=np.float32)
-        return {
-            "flat": batch.flat,
-            "images": batch.images,
-            "id": np.arange(len(mean), dtype=np.int32),
-            "action": action,
-            "log_probability": np.asarray(gaussian_log_probability(action, mean, std)),
-            "old_action": mean[:, None] + std[:, None] * noise,
-            "advantage": batch.advantage.astype(np.float32),
-            "return": batch.target.astype(np.float32),
-            "value": batch.value.astype(np.float32),
-        }
-
-    def _minibatches(self, rows: dict[str, Any]) -> tuple[Array, Array, Array, Draws]:
-        """Row numbers and weights of the minibatches, the noise, and where each finds its own."""
-        index, weight = minibatches(len(rows["flat"]), self.batch_size, self.n_epochs, self.rng)
-        shape = (self.n_actions, rows["action"].shape[1])
-        table, draws = draw_noise(index, self.dual_steps, shape, self.rng)
-        return index, weight, table, draws
-
-    @property
-    def _learning_rate(self) -> Array:
-        return np.float32(self.lr_schedule(self._current_progress_remaining))
-
-    def _report(self, batch: Experience, fit: dict[str, Any]) -> dict[str, float]:
-        variance = float(batch.target.var())
-        explained = 1.0 - float((batch.target - batch.value).var()) / variance if variance else 0.0
-        named = {(f"behaviour/{k}" if k in BEHAVIOUR else f"train/{k}"): v for k, v in fit.items()}
-        return {
-            **{key: float(value) for key, value in named.items()},
-            "train/std": float(batch.drawn["std"].mean()),
-            "train/discount": self.discount,
-            "train/explained_variance": explained,
-            "train/learning_rate": float(self._learning_rate),
+            "n_actions": self.n_actions,
+            "n_features": self.n_features,
+            "feature_bandwidth": self.feature_bandwidth,
+            "by_sample": self.test_functions == "sample",
+            "limits_end": self.time_limits == "terminal",
         }

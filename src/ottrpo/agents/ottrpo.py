@@ -2,42 +2,26 @@
 
     OTTRPO("MlpPolicy", "Hopper-v5", seed=0).learn(1_000_000)
 
-`OTTRPO.train` is Algorithm 1 of the paper.
+Algorithm 1 of the paper is `ottrpo.engine.algorithms.ottrpo`.
 """
 
 import warnings
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, final
-
-import equinox as eqx
-import jax.numpy as jnp
-import numpy as np
-from stable_baselines3.common.utils import FloatSchedule
 
 from ottrpo.core import Binary, Cost, SquaredEuclidean
 from ottrpo.core.cost_data import cost_from_data
-from ottrpo.deep.acting import BoxActions, FiniteActions
-from ottrpo.deep.advantage_network import AdvantageNetwork
-from ottrpo.deep.losses import actor_critic_loss
-from ottrpo.deep.region import between, largest_share
-from ottrpo.deep.rollout import NonFiniteError, Rollout
-from ottrpo.deep.update import Learner, make_descend, minibatches
+from ottrpo.engine import models
+from ottrpo.engine.algorithms.ottrpo import TrustRegion
+from ottrpo.engine.estimate import Rollout
+from ottrpo.engine.models.base import N_CANDIDATES, Options
+from ottrpo.engine.schedules import Schedules
+from ottrpo.engine.spaces import BoxActions
 
 from .base import DeepAgent
-from .experience import Experience
-from .finite import FiniteSteps
-from .gaussian import GaussianSteps
-from .plan import Plan
 from .settings import at_least, finite, flag, not_negative, one_of, positive, scheduled
 
-Array = Any
-Scale = tuple[Array, Array]
-MODELS = {"gae": ("linear", "sample", "antithetic"), "network": ("candidates", "linear")}
 UPDATES = ("regression", "ascent")
 BOX_RADIUS, LABELS_RADIUS = "30%", "10%"
-N_CANDIDATES = 8
-# a schedule may end at 0, and the draws of a policy that has become certain cost nothing
-SMALLEST_RADIUS = 1e-10
 
 
 @final
@@ -116,7 +100,7 @@ class OTTRPO(DeepAgent):
         *,
         radius: Any = None,
         cost: Any = None,
-        model: Literal["linear", "sample", "antithetic", "candidates"] | None = None,
+        model: str | None = None,
         update: Literal["regression", "ascent"] | None = None,
         advantage: Literal["gae", "network"] = "gae",
         n_candidates: int = N_CANDIDATES,
@@ -167,14 +151,10 @@ class OTTRPO(DeepAgent):
         self.radius = radius
         self.cost = cost
         self.advantage = one_of("advantage", advantage, ("gae", "network"))
-        default_model = "linear" if advantage == "gae" else "candidates"
-        self.model = one_of("model", model or default_model, MODELS[self.advantage])
+        known = models.names(self.advantage)
+        self.model = one_of("model", model or known[0], known)
         self.update = None if update is None else one_of("update", update, UPDATES)
         self.n_candidates = at_least("n_candidates", n_candidates, 1)
-        if self.model != "candidates" and n_candidates != N_CANDIDATES:
-            raise ValueError(
-                f"n_candidates needs advantage 'network' and model 'candidates', got {self.model!r}"
-            )
         self.n_sources = at_least("n_sources", n_sources, 0)
         self.trust_region = one_of("trust_region", trust_region, ("exact", "paper"))
         self.learn_std = flag("learn_std", learn_std)
@@ -195,198 +175,60 @@ class OTTRPO(DeepAgent):
                 "n_steps times the number of environments must be above 1: a single advantage "
                 "minus its mean is 0, and nothing would be learnt"
             )
-        self._steps = self._steps_for(self.actions)
+
+    def _schedules(self, **more: Any) -> Schedules:
         default = BOX_RADIUS if isinstance(self.actions, BoxActions) else LABELS_RADIUS
         self._radius = Radius(default if self.radius is None else self.radius)
-        loss = actor_critic_loss(self._steps.loss(), self.vf_coef)
-        self._descend = make_descend(loss, self.max_grad_norm)
-        self._spent = self._steps.spent()
-        self._network = None
-        if self.advantage == "network":
-            self._network = AdvantageNetwork(
-                self.architecture, self.actions, self.rng, self.max_grad_norm
-            )
+        log_std = None
+        if self.log_std_final is not None:
+            log_std = (float(self.architecture.log_std_init or 0.0), self.log_std_final)
+        return super()._schedules(radius=self._radius.schedule, log_std=log_std, **more)
 
-    def learners(self) -> dict[str, Learner]:
-        """Policy and value function, and the learned advantage if there is one."""
-        network = self._network
-        return super().learners() | ({} if network is None else {"advantage": network.learner})
+    def _algorithm(self) -> TrustRegion:
+        model = models.model_for(self.model, self.advantage, self.actions)
+        return TrustRegion(
+            model=model(self._options()),
+            learned=self.advantage == "network",
+            relative=self._radius.relative,
+            exact=self.trust_region == "exact",
+            **self._shared(),
+        )
 
-    def set_learners(self, learners: Mapping[str, Learner]) -> None:
-        """Replace what `learners` returned."""
-        super().set_learners(learners)
-        if self._network is not None:
-            self._network.learner = learners["advantage"]
-
-    def _steps_for(self, actions: BoxActions | FiniteActions) -> GaussianSteps | FiniteSteps:
-        box = isinstance(actions, BoxActions)
+    def _options(self) -> Options:
+        box = isinstance(self.actions, BoxActions)
         default: Cost = SquaredEuclidean() if box else Binary()
         cost = default if self.cost is None else cost_from_data(self.cost)
-        moves_std = self.learn_std or self.log_std_final is not None
         if cost.takes_labels is box:
             kind = "labels" if cost.takes_labels else "points"
             raise ValueError(f"cost {cost!r} is for {kind}; the actions are {self.action_space}")
-        if isinstance(actions, BoxActions):
-            return GaussianSteps(
-                cost,
-                actions.size,
-                self.model,
-                self.update or "regression",
-                learn_std=self.learn_std,
-                std_moves=moves_std or self.use_sde,
-                n_candidates=self.n_candidates,
-                n_sources=self.n_sources,
-                shrink=self.trust_region == "exact",
-            )
-        if self.model == "linear" and self.advantage == "network":
-            raise ValueError(
-                "model 'linear' with advantage 'network' needs actions in a Box; of finite actions "
-                "the network tells all gains (model 'candidates')"
-            )
+        moves_std = self.learn_std or self.log_std_final is not None
         coloured = self.noise_color is not None and self.noise_color != 0
-        if moves_std or self.model == "antithetic" or self.n_sources or coloured:
+        if not box and (moves_std or self.n_sources or coloured):
             raise ValueError(
-                "learn_std, log_std_final, n_sources, noise_color and model 'antithetic' need "
-                f"actions in a Box, got {self.action_space}"
+                "learn_std, log_std_final, n_sources and noise_color need actions in a Box, got "
+                f"{self.action_space}"
             )
-        return FiniteSteps(
-            cost,
-            actions,
-            self.model,
-            self.update or "ascent",
+        return Options(
+            cost=cost,
+            actions=self.actions,
+            update=self.update,
+            learn_std=self.learn_std,
+            std_moves=moves_std or self.use_sde,
+            n_candidates=self.n_candidates,
+            n_sources=self.n_sources,
             shrink=self.trust_region == "exact",
         )
 
-    # ------------------------------------------------------------------ Algorithm 1
-
     def train(self, rollout: Rollout) -> dict[str, float]:
         """One update: estimate (step 3), solve the dual (step 4), move the policy (step 5)."""
-        old_policy, old_scale = self.learner.networks.policy, self._acting_scale()
-        batch = self.experience(rollout)
-        advantage = self._advantage(batch)
-        plan = self._plan(batch, advantage)
-        fit = self._move(batch, plan)
-        share, spent = self._return_to_region(old_policy, old_scale, rollout, batch, plan.radius)
-        return self._report(batch, plan, fit, share, spent)
-
-    def _advantage(self, batch: Experience) -> Array:
-        """The advantages of the actions taken; a learned advantage is fitted to them."""
-        advantage = batch.advantage
-        with np.errstate(over="ignore", invalid="ignore"):  # told in our own words
-            spread = advantage.std()
-        if not np.isfinite(spread):
-            raise NonFiniteError(
-                f"the advantages at step {self.num_timesteps} are not finite: the rewards or the "
-                "values are too large; scale the rewards, or leave normalize_reward on"
-            )
-        if self.normalize_advantage:  # once, here: the dual and the loss must see the same numbers
-            advantage = (advantage - advantage.mean()) / (spread + 1e-8)
-        if self._network is not None:
-            rows: dict[str, Any] = {"flat": batch.flat, "images": batch.images}
-            rows |= {key: batch.drawn[key] for key in ("action", "label") if key in batch.drawn}
-            rows["advantage"] = advantage.astype(np.float32)
-            self._network.fit(rows, *self._minibatches(batch), self._learning_rate)
-        return advantage
-
-    def _plan(self, batch: Experience, advantage: Array) -> Plan:
-        """Step 4: the dual, solved exactly."""
-        typical = self._steps.typical_cost(batch)
-        radius = self._radius(self._current_progress_remaining, typical)
-        plan = self._steps.plan(batch, advantage, radius, self._network, self.rng)
-        if plan.inactive and self.trust_region == "paper":
+        update = super().train(rollout)
+        if update["ot/inactive"] and self.trust_region == "paper":
             warnings.warn(
-                f"the radius {radius:.3g} is too large to bind (multiplier 0): in the paper's way "
-                "the policy may not move at all; trust_region='exact' shrinks it",
+                f"the radius {update['ot/radius']:.3g} is too large to bind (multiplier 0): in the "
+                "paper's way the policy may not move at all; trust_region='exact' shrinks it",
                 stacklevel=2,
             )
-        return plan
-
-    def _move(self, batch: Experience, plan: Plan) -> dict[str, Any]:
-        """Step 5: gradient descent of all epochs and minibatches, as one compiled program."""
-        rows: dict[str, Any] = {key: _single(array) for key, array in plan.rows.items()}
-        rows |= {"flat": batch.flat, "images": batch.images, "return": _single(batch.target)}
-        constants = {"multiplier": np.float32(plan.solution.multiplier)}
-        self.learner, fit = self._descend(
-            self.learner, rows, *self._minibatches(batch), self._learning_rate, constants
-        )
-        self._anneal()
-        return fit
-
-    @property
-    def _learning_rate(self) -> Array:
-        return np.float32(self.lr_schedule(self._current_progress_remaining))
-
-    def _minibatches(self, batch: Experience) -> tuple[Array, Array]:
-        return minibatches(len(batch.flat), self.batch_size, self.n_epochs, self.rng)
-
-    def _anneal(self) -> None:
-        """Follow the straight line of the logarithm of σ; a part of the step like any other."""
-        if self.log_std_final is None:
-            return
-        networks = self.learner.networks
-        first = float(self.architecture.log_std_init or 0.0)
-        left = max(self._current_progress_remaining, 0.0)
-        log_std = self.log_std_final + left * (first - self.log_std_final)
-        policy = eqx.tree_at(
-            lambda p: p.log_std, networks.policy, jnp.full_like(networks.policy.log_std, log_std)
-        )
-        self.learner = Learner(_with_policy(networks, policy), self.learner.moments)
-
-    # ------------------------------------------------------------------ the region
-
-    def _acting_scale(self) -> Scale:
-        return self.observation_normaliser.mean, self.observation_normaliser.scale
-
-    def _return_to_region(
-        self, old_policy: Any, old_scale: Scale, rollout: Rollout, batch: Experience, radius: float
-    ) -> tuple[float, float]:
-        """Step back if the step spent too much; the share that was kept and what it spends.
-
-        The step is that of the policy as a function of raw observations: network and
-        normalisation are taken back together.
-        """
-        networks, normaliser = self.learner.networks, self.observation_normaliser
-        new_scale = self._acting_scale()
-        raw = rollout.flat[:-1].reshape(len(batch.flat), -1)
-        rows: dict[str, Any] = {"flat": batch.flat, "images": batch.images}
-        rows |= self._steps.region_rows(batch)
-
-        def spent_at(share: float) -> float:
-            if share == 1.0:
-                return float(self._spent(networks.policy, rows))
-            normaliser.mean, normaliser.scale = _scale_between(old_scale, new_scale, share)
-            policy = between(old_policy, networks.policy, share)
-            return float(self._spent(policy, rows | {"flat": normaliser(raw)}))
-
-        if self.trust_region == "paper":
-            return 1.0, spent_at(1.0)
-        share, spent = largest_share(spent_at, radius)
-        if share < 1.0:
-            normaliser.mean, normaliser.scale = _scale_between(old_scale, new_scale, share)
-            policy = between(old_policy, networks.policy, share)
-            self.learner = Learner(_with_policy(networks, policy), self.learner.moments)
-        return share, spent
-
-    def _report(
-        self, batch: Experience, plan: Plan, fit: dict[str, Any], share: float, spent: float
-    ) -> dict[str, float]:
-        variance = float(batch.target.var())
-        explained = 1.0 - float((batch.target - batch.value).var()) / variance if variance else 0.0
-        return {
-            "ot/multiplier": plan.solution.multiplier,
-            "ot/radius": plan.radius,
-            "ot/spent": spent,
-            "ot/split_mass": plan.split_mass,
-            "ot/active_fraction": plan.active_fraction,
-            "ot/violation": max(spent - plan.radius, 0.0),
-            "ot/dual_gap": plan.dual_gap,
-            "ot/inactive": float(plan.inactive),
-            "ot/step_kept": share,
-            "train/discount": self.discount,
-            "train/explained_variance": explained,
-            **{f"train/{name}": float(value) for name, value in fit.items()},
-            "train/learning_rate": float(self._learning_rate),
-        }
+        return update
 
 
 class Radius:
@@ -399,16 +241,11 @@ class Radius:
             value = {k: v if k == "end_fraction" else _share(v) for k, v in value.items()}
         else:
             value = _share(value)
-        self._relative = any(isinstance(part, str) for part in parts)
-        if self._relative and not all(isinstance(part, str) for part in parts):
+        self.relative = any(isinstance(part, str) for part in parts)
+        if self.relative and not all(isinstance(part, str) for part in parts):
             raise ValueError(f"radius mixes percentages and numbers: {parts}")
         check = _budget if callable(value) or isinstance(value, dict) else _positive_budget
-        self._schedule = FloatSchedule(scheduled("radius", value, check))
-
-    def __call__(self, progress_remaining: float, typical_cost: float) -> float:
-        """ε now, in units of the cost; never quite 0, where the problem would have no solution."""
-        radius = self._schedule(progress_remaining)
-        return max(radius * typical_cost if self._relative else radius, SMALLEST_RADIUS)
+        self.schedule = scheduled("radius", value, check)
 
 
 def _budget(name: str, value: Any) -> float:
@@ -431,17 +268,3 @@ def _share(value: Any) -> Any:
         raise ValueError(
             f'radius must be a number, a schedule or a share such as "30%", got {value!r}'
         ) from None
-
-
-def _single(array: Array) -> Array:
-    array = np.asarray(array)
-    return array.astype(np.float32) if array.dtype == np.float64 else array
-
-
-def _scale_between(old: Scale, new: Scale, share: float) -> Scale:
-    mean, scale = (a + np.float32(share) * (b - a) for a, b in zip(old, new, strict=True))
-    return mean, scale
-
-
-def _with_policy(networks: Any, policy: Any) -> Any:
-    return eqx.tree_at(lambda n: n.policy, networks, policy)

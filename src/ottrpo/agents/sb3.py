@@ -21,7 +21,8 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
-from ottrpo.deep.observations import observation_layout
+from ottrpo.engine.schedules import is_function
+from ottrpo.engine.spaces import actions_of, observation_layout
 from ottrpo.envs import catalogue
 from ottrpo.persistence import bundle
 from ottrpo.persistence.randomness import global_randomness, set_global_randomness
@@ -50,7 +51,7 @@ from .sb3_state import (
 )
 from .settings import at_least
 from .snapshots import VectorSnapshot, environment_again
-from .spaces import actions_of, is_function, space_from_data
+from .spaces import space_from_data
 
 Array = Any
 NORMALISER_EPSILON = 1e-8  # VecNormalize's default

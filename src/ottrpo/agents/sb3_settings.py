@@ -6,11 +6,10 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
-from ottrpo.deep.activations import activation_name
-from ottrpo.deep.networks import Architecture
+from ottrpo.engine.networks import Architecture, activation_name
+from ottrpo.engine.schedules import as_schedule, schedule_to_data
 
 from .settings import at_least, fraction, layers_of
-from .spaces import as_schedule, schedule_to_data
 
 SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf")
 POLICY_KEYWORDS = (

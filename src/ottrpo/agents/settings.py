@@ -9,12 +9,9 @@ import numpy as np
 
 from ottrpo.core import Cost
 from ottrpo.core.cost_data import cost_to_data
-from ottrpo.deep.acting import BoxActions, FiniteActions
-from ottrpo.deep.activations import activation_name
-from ottrpo.deep.networks import Architecture
-from ottrpo.deep.observations import ObservationLayout
-
-from .spaces import as_schedule, is_function, schedule_to_data
+from ottrpo.engine.networks import Architecture, activation_name
+from ottrpo.engine.schedules import as_schedule, is_function, schedule_to_data
+from ottrpo.engine.spaces import BoxActions, FiniteActions, ObservationLayout
 
 # may be functions of the progress
 SCHEDULED = ("learning_rate", "radius", "noise_color", "gamma", "gae_lambda")

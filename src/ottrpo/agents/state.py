@@ -1,4 +1,4 @@
-"""All that an agent is at the border between two rollouts, as arrays and plain data.
+"""A training state as named arrays, and back: what a file can hold.
 
 Counters and environments are not part of it; `VectorSnapshot` keeps those.
 """
@@ -6,81 +6,77 @@ Counters and environments are not part of it; `VectorSnapshot` keeps those.
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
-from ottrpo.deep.normaliser import RunningMoments
-from ottrpo.deep.observations import Encoded
-from ottrpo.deep.update import Learner
-
-from .trees import flatten, unflatten
+from ottrpo.engine.spaces import Encoded
+from ottrpo.engine.state import Learner, Moments, Observations, Rewards, TrainState
 
 Arrays = dict[str, Any]
 ACTING_SCALE = ("observations.mean", "observations.scale")  # what the policy acts with
 
 
-def agent_arrays(agent: Any) -> Arrays:
-    """Parameters, optimiser moments, normalisers and the observation to go on from."""
+def state_arrays(state: TrainState) -> Arrays:
+    """Parameters, optimiser moments and the statistics of the normalisers."""
     arrays: Arrays = {}
-    for name, learner in agent.learners().items():
+    for name, learner in state.learners.items():
         arrays |= flatten(f"{name}.networks", learner.networks)
         arrays |= flatten(f"{name}.moments", learner.moments)
-    observations, rewards = agent.observation_normaliser, agent.reward_normaliser
-    arrays |= {
-        "observations.mean": observations.mean,
-        "observations.scale": observations.scale,
-        "rewards.return": rewards.return_n,
-        **_moments("observations", observations.moments),
-        **_moments("rewards", rewards.moments),
+    return arrays | {
+        "observations.mean": state.observations.mean,
+        "observations.scale": state.observations.scale,
+        "rewards.return": state.rewards.return_n,
+        **_moments("observations", state.observations.moments),
+        **_moments("rewards", state.rewards.moments),
     }
-    if isinstance(agent._last_obs, Encoded):
-        arrays["last.flat"] = agent._last_obs.flat
-        for i, image in enumerate(agent._last_obs.images):
-            arrays[f"last.image{i}"] = image
-    return arrays
 
 
-def agent_data(agent: Any) -> dict[str, Any]:
-    """Random states, and how much the normalisers have seen."""
+def state_counts(state: TrainState) -> dict[str, float]:
+    """How much the normalisers have seen."""
     return {
-        "observation_count": agent.observation_normaliser.moments.count,
-        "reward_count": agent.reward_normaliser.moments.count,
-        "rng": agent.rng.bit_generator.state,
-        "predict_rng": agent._predict_rng.bit_generator.state,
+        "observation_count": float(state.observations.moments.count),
+        "reward_count": float(state.rewards.moments.count),
     }
 
 
-def restore(agent: Any, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
-    """Make ``agent`` what the arrays and the data describe.
+def restored(state: TrainState, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> TrainState:
+    """The training state that the arrays and the counts describe; ``state`` says what it must be.
 
     Raises:
-        ValueError: if something is missing or has another shape; the agent is then unchanged.
+        ValueError: if something is missing or has another shape.
     """
     learners = {
         name: Learner(
             unflatten(f"{name}.networks", learner.networks, arrays),
             unflatten(f"{name}.moments", learner.moments, arrays),
         )
-        for name, learner in agent.learners().items()
+        for name, learner in state.learners.items()
     }
-    observations, rewards = agent.observation_normaliser, agent.reward_normaliser
-    shape = observations.mean.shape
-    observation_moments = _restored("observations", arrays, data["observation_count"], shape)
-    reward_moments = _restored("rewards", arrays, data["reward_count"], (1,))
-    scale = acting_scale(arrays, shape)
+    shape = state.observations.mean.shape
+    seen = _restored("observations", arrays, data["observation_count"], shape)
+    rewards = _restored("rewards", arrays, data["reward_count"], (1,))
     returns = _array(arrays, "rewards.return", (len(arrays["rewards.return"]),))
-    agent.set_learners(learners)
-    observations.moments, rewards.moments = observation_moments, reward_moments
-    observations.mean, observations.scale = scale
-    if len(returns) == len(rewards.return_n):
-        rewards.return_n = returns
-    agent.rng.bit_generator.state = data["rng"]
-    agent._predict_rng.bit_generator.state = data["predict_rng"]
+    if len(returns) != len(state.rewards.return_n):  # of other environments
+        returns = state.rewards.return_n
+    return state._replace(
+        learners=learners,
+        observations=Observations(seen, *acting_scale(arrays, shape)),
+        rewards=Rewards(rewards, returns),
+    )
 
 
 def acting_scale(arrays: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[Any, Any]:
     """Mean and scale of the observations that the policy acts with."""
     mean, scale = (_array(arrays, name, shape).astype(np.float32) for name in ACTING_SCALE)
     return mean, scale
+
+
+def observation_arrays(observation: Any) -> Arrays:
+    """The observation to go on from, if there is one."""
+    if not isinstance(observation, Encoded):
+        return {}
+    images = {f"last.image{i}": image for i, image in enumerate(observation.images)}
+    return {"last.flat": observation.flat} | images
 
 
 def last_observation(arrays: Mapping[str, Any]) -> Encoded | None:
@@ -91,17 +87,55 @@ def last_observation(arrays: Mapping[str, Any]) -> Encoded | None:
     return Encoded(arrays["last.flat"], tuple(arrays[f"last.image{i}"] for i in range(count)))
 
 
-def _moments(name: str, moments: RunningMoments) -> Arrays:
+def flatten(name: str, tree: Any) -> Arrays:
+    """The arrays of a tree of modules, by their path in it."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {
+        name + jax.tree_util.keystr(path): np.asarray(leaf)
+        for path, leaf in leaves
+        if hasattr(leaf, "shape")
+    }
+
+
+def unflatten(name: str, tree: Any, arrays: Mapping[str, Any], *, exact: bool = True) -> Any:
+    """``tree`` with its arrays replaced by those saved under ``name``.
+
+    Raises:
+        ValueError: if an array is missing (unless ``exact`` is off), of another shape or kind of
+            numbers, or not finite.
+    """
+
+    def replaced(path: Any, leaf: Any) -> Any:
+        if not hasattr(leaf, "shape"):
+            return leaf
+        key = name + jax.tree_util.keystr(path)
+        if key not in arrays:
+            if exact:
+                raise ValueError(f"the saved agent has no array {key!r}")
+            return leaf
+        array = np.asarray(arrays[key])
+        if array.dtype.kind != leaf.dtype.kind:
+            raise ValueError(f"{key!r} holds {array.dtype}, the agent needs {leaf.dtype}")
+        if array.shape != leaf.shape:
+            raise ValueError(f"{key!r} has shape {array.shape}, the agent needs {leaf.shape}")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{key!r} holds NaN or infinity")
+        return jax.numpy.asarray(array, dtype=leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(replaced, tree)
+
+
+def _moments(name: str, moments: Moments) -> Arrays:
     return {f"{name}.moments.mean": moments.mean, f"{name}.moments.variance": moments.variance}
 
 
 def _restored(
     name: str, arrays: Mapping[str, Any], count: float, shape: tuple[int, ...]
-) -> RunningMoments:
+) -> Moments:
     mean, variance = (_array(arrays, f"{name}.moments.{p}", shape) for p in ("mean", "variance"))
     if not 0 <= count < np.inf or (variance < 0).any():
         raise ValueError(f"the saved statistics of the {name} are no statistics")
-    return RunningMoments(mean, variance, float(count))
+    return Moments(mean, variance, np.float64(count))
 
 
 def _array(arrays: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Any:

@@ -7,12 +7,9 @@ Moskovitz et al., Efficient Wasserstein Natural Gradients for Reinforcement Lear
 
 from typing import Any, Literal, final
 
-from ottrpo.deep.alternating import start_guided
-from ottrpo.deep.behaviour import Features
-from ottrpo.deep.directions import OPTIMISERS, Direction, draw_basis, natural_direction
-from ottrpo.deep.natural_gradient import Bandwidth, DampingRule, NormRule
-from ottrpo.deep.rollout import Rollout
-from ottrpo.deep.update import Learner
+from ottrpo.engine.algorithms.guided import OPTIMISERS
+from ottrpo.engine.algorithms.natural_gradient import Bandwidth, DampingRule, NormRule
+from ottrpo.engine.algorithms.wnpg import WassersteinNatural
 
 from .guided import GuidedAgent, TestFunctions, TimeLimits
 from .settings import at_least, not_negative, one_of, positive
@@ -177,35 +174,14 @@ class WNPG(GuidedAgent):
         if _init_setup_model:
             self._setup_model()
 
-    def _direction(self) -> Direction:
-        return natural_direction(
-            max_grad_norm=self.max_grad_norm,
-            norm_rule=self.norm_rule,
-            damping_rule=self.damping_rule,
+    def _algorithm(self) -> WassersteinNatural:
+        return WassersteinNatural(
+            n_basis=self.n_basis,
             kernel_bandwidth=self.kernel_bandwidth,
+            damping=self.damping,
+            damping_rule=self.damping_rule,
+            norm_rule=self.norm_rule,
             singular_tolerance=self.singular_tolerance,
             optimiser=self.optimizer,
+            **self._shared(),
         )
-
-    def _learner(self, features: Features) -> Learner:
-        return start_guided(self.learner.networks, self.optimizer, features, self.damping)
-
-    def train(self, rollout: Rollout) -> dict[str, float]:
-        """One iteration of the algorithm.
-
-        1. Estimate the advantages of what the old policy did.
-        2. Draw M more of its actions in every state, for the penalty, and basis points for the
-           kernel in every minibatch.
-        3. For every minibatch, in turn: the test functions climb the smoothed dual, T steps; the
-           policy and the value function take one step down E[−ratio · A] + κ W + value loss, along
-           its Wasserstein natural gradient.
-        """
-        batch = self._estimate(rollout)
-        rows = self._rows(batch)
-        index, weight, table, draws = self._minibatches(rows)
-        size = self.n_actions * rows["action"].shape[1] + 1
-        draws = draw_basis(draws, weight, self.n_basis, size, self.rng)
-        self.learner, fit = self._alternate(
-            self.learner, rows, index, weight, draws, table, self._learning_rate
-        )
-        return self._report(batch, fit)

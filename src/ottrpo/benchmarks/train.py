@@ -34,13 +34,13 @@ WORK: dict[str, Any] = {"n_steps": 2048, "batch_size": 64, "n_epochs": 10}
 NORMALISED = {"normalize_obs": True, "normalize_reward": True}
 BARE_STEPS = 20_000
 MILLION = 1_000_000
-# what the breakdown times: part -> method of the agent
+# what the breakdown times: part -> method of the agent, or else of its algorithm
 PARTS = {
     "collect": "collect_rollout",
-    "estimate": "experience",
-    "dual": "_plan",
-    "update": "_move",
-    "region": "_return_to_region",
+    "estimate": "estimate",
+    "dual": "plan",
+    "update": "move",
+    "region": "return_to_region",
 }
 FIRST_UPDATE = {
     "ottrpo": "from ottrpo import OTTRPO as Agent; keywords = {}",
@@ -133,17 +133,16 @@ def breakdown(agent: Any, updates: int) -> dict[str, float]:
     """Microseconds per step by part: environment, acting and buffers make up the collecting."""
     spent: dict[str, float] = {}
     env = agent.get_env().envs[0]
-    kept = {}
     for part, method in PARTS.items():
-        kept[method] = getattr(agent, method)
-        setattr(agent, method, _clocked(kept[method], part, spent))
+        owner = agent if part == "collect" else agent.algorithm
+        vars(owner)[method] = _clocked(getattr(owner, method), part, spent)
     step = env.step
     env.step = _clocked(step, "environment", spent)
     steps = updates * WORK["n_steps"]
     total, _ = timed(lambda: agent.learn(steps, reset_num_timesteps=False))
     env.step = step
-    for method, function in kept.items():
-        setattr(agent, method, function)
+    for part, method in PARTS.items():
+        del vars(agent if part == "collect" else agent.algorithm)[method]
     acting = _acting_seconds(agent) * steps
     collecting = spent.pop("collect")
     named = sum(spent.values()) - spent["environment"]
@@ -159,16 +158,7 @@ def breakdown(agent: Any, updates: int) -> dict[str, float]:
 
 def _acting_seconds(agent: Any, calls: int = 5000) -> float:
     """Seconds of one policy evaluation; timed apart, as a clock per call would cost as much."""
-    from ottrpo.deep.acting import actor_for
-
-    actor = actor_for(
-        agent.learner.networks.policy,
-        agent.observation_normaliser,
-        agent.actions,
-        steps=1,
-        rows=1,
-        rng=np.random.default_rng(0),
-    )
+    actor = agent.actor(1, 1, np.random.default_rng(0))
     observation = np.zeros((1, agent.layout.features))
     return timeit.timeit(lambda: actor.act(0, observation), number=calls) / calls
 

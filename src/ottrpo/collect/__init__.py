@@ -1,0 +1,1 @@
+"""Where experience comes from: environments on the host, and environments inside JAX."""

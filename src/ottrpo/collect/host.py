@@ -1,0 +1,284 @@
+"""Collecting on the host: step the environments, keep what happened, check that it is finite."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+
+from ottrpo.core.checks import NonFiniteError as NonFiniteError
+from ottrpo.engine.acting import Actor
+from ottrpo.engine.estimate import CutOff, Rollout
+from ottrpo.engine.spaces import BoxActions, Encoded, FiniteActions, ObservationLayout
+
+Array = Any
+Infos = list[dict[str, Any]]  # one per environment
+
+
+class Source(Protocol):
+    """Environments to collect from, one or many."""
+
+    rows: int
+    name: str
+
+    def step(self, t: int, action: Array, rollout: "Recorder") -> Infos:
+        """Step every environment, write step t to the rollout, and return what else they said.
+
+        Environments whose episode ended start a new one.
+        """
+
+    def masks(self) -> Array | None:
+        """Which actions are allowed now, [n, f, k]; ``None`` if all."""
+
+
+class SingleSource:
+    """One Gymnasium environment, stepped without the detour through a vector environment."""
+
+    rows = 1
+
+    def __init__(
+        self,
+        env: Any,
+        layout: ObservationLayout,
+        name: str,
+        masks: Callable[[], Array | None],
+        *,
+        scalar_action: bool,
+    ) -> None:
+        self._step, self._reset = env.step, env.reset
+        self._encode = layout.encode
+        self._plain = layout.is_plain
+        self._scalar_action = scalar_action
+        self.name = name
+        self.masks = masks
+
+    def step(self, t: int, action: Array, rollout: "Recorder") -> Infos:
+        """Step the environment; start a new episode if this one ended."""
+        act = int(action[0]) if self._scalar_action else action[0]
+        observation, reward, terminated, truncated, info = self._step(act)
+        rollout.reward[t] = reward
+        if terminated or truncated:
+            cut_off = bool(truncated and not terminated)
+            info["terminal_observation"] = observation  # what SB3's callbacks look for
+            info["TimeLimit.truncated"] = cut_off
+            rollout.end(t, 0, info, self._encode(observation, 1) if cut_off else None)
+            observation, _ = self._reset()
+        if self._plain:
+            rollout.flat[t + 1] = observation
+        else:
+            rollout.see(t + 1, self._encode(observation, 1))
+        return [info]
+
+
+class VectorSource:
+    """An SB3 ``VecEnv``."""
+
+    def __init__(
+        self, env: Any, layout: ObservationLayout, name: str, masks: Callable[[], Array | None]
+    ) -> None:
+        self._env = env
+        self._layout = layout
+        self.rows = env.num_envs
+        self.name = name
+        self.masks = masks
+
+    def step(self, t: int, action: Array, rollout: "Recorder") -> Infos:
+        """Step all environments."""
+        observation, rollout.reward[t], done, infos = self._env.step(action)
+        for i in np.flatnonzero(done).tolist():
+            final = None
+            if infos[i].get("TimeLimit.truncated", False):
+                final = self._layout.encode(_with_axis(infos[i]["terminal_observation"]), 1)
+            rollout.end(t, i, infos[i], final)
+        rollout.see(t + 1, self._layout.encode(observation, self.rows))
+        return infos  # type: ignore[no-any-return]
+
+
+class Recorder:
+    """Keeps what happens in n environments over T steps; observations as they come.
+
+    Attributes:
+        flat: [T + 1, n, f].
+        images: arrays [T + 1, n, channels, h, w].
+        reward: [T, n].
+        done: the episode ended with this step, [T, n].
+        terminated: it ended for good rather than by a time limit, [T, n].
+        cut_off: final observations of the episodes that were cut off, by (step, environment).
+        endings: what the environments had to say at the end of each episode.
+    """
+
+    def __init__(self, start: Encoded, steps: int) -> None:
+        rows, features = start.flat.shape
+        self.flat = np.zeros((steps + 1, rows, features))
+        self.images = tuple(np.empty((steps + 1, *x.shape), x.dtype) for x in start.images)
+        self.reward = np.zeros((steps, rows))
+        self.done, self.terminated = np.zeros((2, steps, rows), np.bool_)
+        self.cut_off: dict[tuple[int, int], Encoded] = {}
+        self.endings: list[dict[str, Any]] = []
+        self.see(0, start)
+
+    def see(self, t: int, observation: Encoded) -> None:
+        """Keep the observations before step t."""
+        self.flat[t] = observation.flat
+        for kept, image in zip(self.images, observation.images, strict=True):
+            kept[t] = image
+
+    def end(self, t: int, index: int, info: dict[str, Any], final: Encoded | None) -> None:
+        """An episode ended with step t: for good, or cut off at the observation ``final``."""
+        self.endings.append(info)
+        self.done[t, index] = True
+        if final is None:
+            self.terminated[t, index] = True
+        else:
+            self.cut_off[t, index] = final
+
+    def last(self) -> Encoded:
+        """Where the next rollout starts."""
+        return Encoded(self.flat[-1], tuple(image[-1] for image in self.images))
+
+    def rollout(self, drawn: dict[str, Array]) -> Rollout:
+        """All of it, ready to learn from."""
+        ends = None
+        if self.cut_off:
+            step, environment = np.transpose(list(self.cut_off))
+            finals = list(self.cut_off.values())
+            images = tuple(map(np.concatenate, zip(*(f.images for f in finals), strict=True)))
+            ends = CutOff((step, environment), np.concatenate([f.flat for f in finals]), images)
+        return Rollout(self.flat, self.images, self.reward, self.done, self.terminated, drawn, ends)
+
+
+# (step, actions, the rollout so far, what else the environments said) -> whether to go on
+OnStep = Callable[[int, Array, Recorder, Infos], bool]
+
+
+def collect(
+    source: Source,
+    actor: Actor,
+    start: Encoded,
+    steps: int,
+    on_step: OnStep | None = None,
+    *,
+    taken: int = 0,
+) -> tuple[Rollout, Recorder] | None:
+    """Act for ``steps`` steps from ``start``.
+
+    Args:
+        source: the environments.
+        actor: the policy.
+        start: the present observations.
+        steps: steps per environment.
+        on_step: called after each step; returning False ends the rollout.
+        taken: steps that all environments took together before, to tell which step went wrong.
+
+    Returns:
+        The experience and who kept it, or ``None`` if ``on_step`` ended it.
+
+    Raises:
+        NonFiniteError: an observation or a reward was NaN or infinite.
+    """
+    recorder = Recorder(start, steps)
+    flat, images = recorder.flat, recorder.images
+    act, advance, masks = actor.act, source.step, source.masks
+    t = 0
+    try:
+        for t in range(steps):
+            seen = tuple(image[t] for image in images) if images else ()
+            action = act(t, flat[t], seen, masks())
+            infos = advance(t, action, recorder)
+            if on_step is not None and not on_step(t, action, recorder, infos):
+                return None
+    except Exception:
+        # an environment that choked on what a NaN led to: say where the NaN came from
+        check_finite(source, recorder, until=t, taken=taken)
+        raise
+    check_finite(source, recorder, until=steps, taken=taken)
+    return recorder.rollout(actor.record()), recorder
+
+
+@np.errstate(over="ignore", invalid="ignore")  # a sum may overflow where its terms do not
+def check_finite(source: Source, recorder: Recorder, until: int, taken: int = 0) -> None:
+    """Raise unless everything that was seen in the first ``until`` steps is finite."""
+    # step t, counted from 1, returns observation t and reward t - 1; 0 is what came before
+    named = (("observation", recorder.flat[: until + 1], 0), ("reward", recorder.reward[:until], 1))
+    found = []
+    for quantity, array, offset in named:
+        if np.isfinite(array.sum()):
+            continue
+        for first in np.argwhere(~np.isfinite(array))[:1]:  # none if only the sum overflowed
+            what = f"{quantity} of {array[tuple(first)]}"
+            found.append((int(first[0]) + offset, int(first[1]), what))
+    found += [
+        (t + 1, index, "final observation that is not finite")
+        for (t, index), final in recorder.cut_off.items()
+        if not np.isfinite(final.flat).all()
+    ]
+    if found:  # the earliest: the others may be what it led to
+        raise NonFiniteError(_complaint(source, *min(found, key=lambda what: what[0]), taken))
+
+
+def _complaint(source: Source, step: int, index: int, what: str, taken: int) -> str:
+    return (
+        f"{source.name}: environment {index} returned {'an' if what[0] == 'o' else 'a'} {what} at "
+        f"step {taken + step * source.rows}, step {step} of the rollout; the agent is as it was "
+        "before this rollout and can be saved. Look at the environment's own arithmetic there"
+    )
+
+
+def _with_axis(observation: Any) -> Any:
+    if isinstance(observation, dict):
+        return {key: np.asarray(leaf)[None] for key, leaf in observation.items()}
+    return np.asarray(observation)[None]
+
+
+def source_of(
+    env: VecEnv, layout: ObservationLayout, actions: BoxActions | FiniteActions, name: str
+) -> tuple[Source, bool]:
+    """The environments as the engine sees them, and whether they offer action masks."""
+    masked = isinstance(actions, FiniteActions) and _offers_masks(env)
+    masks: Callable[[], Array | None] = _no_masks
+    if isinstance(actions, FiniteActions) and masked:
+        masks = lambda: allowed(actions, np.stack(env.env_method("action_masks")))  # noqa: E731
+    if type(env) is DummyVecEnv and env.num_envs == 1:
+        scalar = isinstance(actions, FiniteActions) and actions.scalar
+        return SingleSource(env.envs[0], layout, name, masks, scalar_action=scalar), masked
+    return VectorSource(env, layout, name, masks), masked
+
+
+def allowed(actions: FiniteActions, mask_n: Array) -> Array:
+    """Action masks [n, f, k]; something must be left to choose from."""
+    mask_nfk = actions.pad_mask(mask_n)
+    if not mask_nfk.any(-1).all():
+        index = int(np.argwhere(~mask_nfk.any(-1))[0][0])
+        raise ValueError(f"the action mask of environment {index} allows no action at all")
+    return mask_nfk
+
+
+class Watcher:
+    """Tells SB3's callbacks about each step."""
+
+    def __init__(self, agent: Any, callback: BaseCallback) -> None:
+        self._agent, self._callback = agent, callback
+        self._locals: dict[str, Any] = {"self": agent, "env": agent.env, "n_steps": 0}
+
+    def __call__(self, t: int, action: Array, recorder: Recorder, infos: Infos) -> bool:
+        """Count the step, tell the callback; False ends training."""
+        self._agent.num_timesteps += self._agent.n_envs
+        seen = self._locals
+        seen["n_steps"] = t + 1
+        seen["actions"] = seen["clipped_actions"] = action
+        seen["new_obs"] = recorder.flat[t + 1]
+        seen["rewards"], seen["dones"], seen["infos"] = recorder.reward[t], recorder.done[t], infos
+        self._callback.update_locals(seen)
+        return bool(self._callback.on_step())
+
+
+def _offers_masks(env: VecEnv) -> bool:
+    try:
+        return bool(env.has_attr("action_masks"))
+    except AttributeError:
+        return False
+
+
+def _no_masks() -> None:
+    return None

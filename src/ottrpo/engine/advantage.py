@@ -1,0 +1,149 @@
+"""A learned advantage function: the paper's third estimator.
+
+It is fitted to the generalised advantage estimates of the actions that were taken, and then asked
+about actions that were not.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .arrays import Generator, like, namespace
+from .estimate import Experience
+from .networks import Architecture, Body, Linear, latent_size
+from .spaces import BoxActions, FiniteActions
+from .state import Learner
+from .update import Batch, make_descend, start
+
+Array = Any
+
+
+class _OfAction(eqx.Module):
+    """A(s, a) for actions in a box: the action is one more input."""
+
+    body: Body
+    head: Linear
+
+    def __init__(self, architecture: Architecture, actions: BoxActions, rng: Generator) -> None:
+        wider = replace(architecture, inputs=architecture.inputs + actions.size)
+        self.body = Body(wider, wider.value_layers, rng)
+        latent = latent_size(wider, wider.value_layers)
+        self.head = Linear(latent, 1, rng, gain=1.0, ortho=architecture.ortho_init)
+
+    def __call__(self, flat: Array, images: tuple[Array, ...], action: Array) -> Array:
+        return self.head(self.body(jnp.concatenate([flat, action], axis=-1), images))[:, 0]
+
+
+class _OfState(eqx.Module):
+    """A(s, ·) of every label of every factor; the advantage of an action is their sum."""
+
+    body: Body
+    head: Linear
+
+    def __init__(self, architecture: Architecture, actions: FiniteActions, rng: Generator) -> None:
+        self.body = Body(architecture, architecture.value_layers, rng)
+        latent = latent_size(architecture, architecture.value_layers)
+        outputs = actions.factors * actions.choices
+        self.head = Linear(latent, outputs, rng, gain=1.0, ortho=architecture.ortho_init)
+
+    def __call__(self, flat: Array, images: tuple[Array, ...]) -> Array:
+        return self.head(self.body(flat, images))
+
+
+class AdvantageNetwork(NamedTuple):
+    """A(s, a) as it was last fitted."""
+
+    networks: Any
+
+    def gain(self, flat: Array, images: tuple[Array, ...], action_rkd: Array) -> Array:
+        """A(s_r, a_rk) [r, k]."""
+        columns = [
+            _points(self.networks, flat, images, action_rkd[:, k].astype(np.float32))
+            for k in range(action_rkd.shape[1])
+        ]
+        return namespace(flat).stack([like(flat, column) for column in columns], axis=1)
+
+    def slope(self, flat: Array, images: tuple[Array, ...], action_rd: Array) -> Array:
+        """∂A/∂a at the given actions [r, d]."""
+        return like(flat, _slopes(self.networks, flat, images, action_rd.astype(np.float32)))
+
+    def table(self, flat: Array, images: tuple[Array, ...]) -> Array:
+        """A(s_r, ·) of every label [r, factors · choices]."""
+        return like(flat, _tables(self.networks, flat, images))
+
+
+class AdvantageFit:
+    """How such a network is made, and fitted with an optimiser of its own."""
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        actions: BoxActions | FiniteActions,
+        max_grad_norm: float,
+    ) -> None:
+        self._architecture, self._actions = architecture, actions
+        self._max_grad_norm = max_grad_norm
+        finite = isinstance(actions, FiniteActions)
+        self._descend = make_descend(_table_loss if finite else _point_loss, max_grad_norm)
+
+    def start(self, rng: Generator) -> Learner:
+        """A network that knows nothing yet."""
+        if isinstance(self._actions, FiniteActions):
+            network: Any = _OfState(self._architecture, self._actions, rng)
+        else:
+            network = _OfAction(self._architecture, self._actions, rng)
+        return start(network, self._max_grad_norm)
+
+    def __call__(
+        self,
+        learner: Learner,
+        batch: Experience,
+        advantage_r: Array,
+        minibatches: tuple[Array, Array],
+        learning_rate: Array,
+    ) -> Learner:
+        """Fit to the advantages of the actions that were taken."""
+        rows = {"flat": batch.flat, "images": batch.images}
+        rows["advantage"] = advantage_r.astype(np.float32)
+        if isinstance(self._actions, FiniteActions):  # their positions among the outputs
+            first = np.arange(self._actions.factors) * self._actions.choices
+            rows["label"] = batch.drawn["label"] + first
+        else:
+            rows["action"] = batch.drawn["action"]
+        return self._descend(learner, rows, *minibatches, learning_rate, {})[0]
+
+
+def _point_loss(
+    network: _OfAction, rows: Batch, weight: Array, constants: dict[str, Array]
+) -> tuple[Array, dict[str, Array]]:
+    error = network(rows["flat"], rows["images"], rows["action"]) - rows["advantage"]
+    loss = weight @ error**2
+    return loss, {"advantage_loss": loss}
+
+
+def _table_loss(
+    network: _OfState, rows: Batch, weight: Array, constants: dict[str, Array]
+) -> tuple[Array, dict[str, Array]]:
+    table = network(rows["flat"], rows["images"])
+    chosen = jnp.take_along_axis(table, rows["label"], axis=1).sum(1)
+    loss = weight @ (chosen - rows["advantage"]) ** 2
+    return loss, {"advantage_loss": loss}
+
+
+@eqx.filter_jit
+def _points(network: _OfAction, flat: Array, images: tuple[Array, ...], action: Array) -> Array:
+    return network(flat, images, action)
+
+
+@eqx.filter_jit
+def _slopes(network: _OfAction, flat: Array, images: tuple[Array, ...], action: Array) -> Array:
+    return jax.grad(lambda a: network(flat, images, a).sum())(action)
+
+
+@eqx.filter_jit
+def _tables(network: _OfState, flat: Array, images: tuple[Array, ...]) -> Array:
+    return network(flat, images)

@@ -1,0 +1,89 @@
+"""What BGPG and WNPG descend: PPO's actor-critic loss plus a penalty on behaviour that moved."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from ottrpo.engine.update import Batch
+
+from .behaviour import EXPONENT_LIMIT
+
+Array = Any
+Terms = dict[str, Array]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """What the policy and the value function descend.
+
+    Attributes:
+        clip_range: PPO's, of the ratio; 10 is as good as none.
+        clip_range_vf: of the change of the value; ``None`` for none.
+        normalize_advantage: standardise the advantages of each minibatch.
+        ent_coef: weight of the entropy bonus.
+        vf_coef: weight of the value function's mean squared error.
+        wasserstein_coef: κ, weight of the behaviour penalty.
+    """
+
+    clip_range: float
+    clip_range_vf: float | None
+    normalize_advantage: bool
+    ent_coef: float
+    vf_coef: float
+    wasserstein_coef: float
+
+
+class Outputs(NamedTuple):
+    """What the networks say about a minibatch's states."""
+
+    mean: Array  # [n, d]
+    std: Array  # [n, d]
+    value: Array  # [n]
+
+
+def guided_loss(
+    outputs: Outputs, penalty_n: Array, rows: Batch, weight: Array, objective: Objective
+) -> tuple[Array, Terms]:
+    """PPO's actor-critic loss plus κ W, weighted means over the rows of a minibatch."""
+    advantage = rows["advantage"]
+    if objective.normalize_advantage:
+        centred = advantage - weight @ advantage
+        advantage = centred / (jnp.sqrt(weight @ centred**2) + 1e-8)
+    log_probability = gaussian_log_probability(rows["action"], outputs.mean, outputs.std)
+    log_ratio = jnp.minimum(log_probability - rows["log_probability"], EXPONENT_LIMIT)
+    ratio = jnp.exp(log_ratio)
+    clip = objective.clip_range
+    clipped = jnp.clip(ratio, 1.0 - clip, 1.0 + clip)
+    policy_loss = weight @ jnp.maximum(-advantage * ratio, -advantage * clipped)
+    error = (outputs.value - rows["return"]) ** 2
+    if objective.clip_range_vf is not None:
+        change = outputs.value - rows["value"]
+        near = rows["value"] + jnp.clip(change, -objective.clip_range_vf, objective.clip_range_vf)
+        error = jnp.maximum(error, (near - rows["return"]) ** 2)
+    value_loss = weight @ error
+    # of a Gaussian up to a constant, which has no slope
+    entropy = weight @ jnp.log(outputs.std).sum(-1)
+    moved = weight @ penalty_n
+    total = (
+        policy_loss
+        + objective.vf_coef * value_loss
+        + objective.wasserstein_coef * moved
+        - objective.ent_coef * entropy
+    )
+    terms = {
+        "loss": total,
+        "policy_loss": policy_loss,
+        "value_loss": value_loss,
+        "penalty": moved,
+        "approx_kl": weight @ (ratio - 1.0 - log_ratio),
+        "clip_fraction": weight @ (jnp.abs(ratio - 1.0) > clip),
+    }
+    return total, terms
+
+
+def gaussian_log_probability(action: Array, mean: Array, std: Array) -> Array:
+    """Log density [n] of a diagonal Gaussian."""
+    z = (action - mean) / std
+    return -(0.5 * z**2 + jnp.log(std) + 0.5 * np.log(2.0 * np.pi)).sum(-1)

@@ -1,0 +1,160 @@
+"""Step 3: what a rollout says about the advantages of the actions that were taken in it."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .acting import evaluate_rows
+from .arrays import namespace, on_host, put, sums_to_the_end
+from .state import Normaliser, TrainState
+
+Array = Any
+
+
+class CutOff(NamedTuple):
+    """Final observations of episodes that were cut off by a time limit.
+
+    Attributes:
+        where: their steps and their environments.
+        flat: their features.
+        images: their images.
+    """
+
+    where: tuple[Array, Array]
+    flat: Array
+    images: tuple[Array, ...]
+
+
+class Rollout(NamedTuple):
+    """Experience of n environments over T steps; observations as they came, not normalised.
+
+    Attributes:
+        flat: [T + 1, n, f]; the last entry is where the next rollout starts.
+        images: arrays [T + 1, n, channels, h, w].
+        reward: [T, n].
+        done: the episode ended with this step, [T, n].
+        terminated: it ended for good rather than by a time limit, [T, n].
+        drawn: the actor's record of actions and distributions, [T, n, ...].
+        cut_off: what the values of V(s_{t+1}) are of where episodes were cut off.
+    """
+
+    flat: Array
+    images: tuple[Array, ...]
+    reward: Array
+    done: Array
+    terminated: Array
+    drawn: dict[str, Array]
+    cut_off: CutOff | None = None
+
+
+class Experience(NamedTuple):
+    """A rollout as arrays with rows first, [steps · environments, ...], ready to learn from.
+
+    Attributes:
+        raw: features as they came.
+        flat: normalised features.
+        images: images.
+        advantage: generalised advantage estimates.
+        target: targets of the value function.
+        value: the value function's estimates.
+        drawn: the actor's record, rows first.
+        state: the state as costs see it: its number if observations are numbers, else the raw
+            features.
+    """
+
+    raw: Array
+    flat: Array
+    images: tuple[Array, ...]
+    advantage: Array
+    target: Array
+    value: Array
+    drawn: dict[str, Array]
+    state: Array
+
+
+@np.errstate(over="ignore", invalid="ignore")  # the host tells of it in its own words
+def experience(
+    state: TrainState,
+    rollout: Rollout,
+    normaliser: Normaliser,
+    discount: Array,
+    trace_decay: Array,
+    *,
+    numbered: bool = False,
+) -> tuple[TrainState, Experience]:
+    """Fold the rollout into the normalisers, and estimate its advantages.
+
+    ``numbered`` says that observations are the numbers of states, one-hot.
+    """
+    steps, rows = rollout.reward.shape
+    used = steps * rows
+    raw = _merged(rollout.flat)
+    observations = normaliser.fold_observations(state.observations, raw[:used])
+    flat = normaliser(observations, raw)
+    images = tuple(_merged(image) for image in rollout.images)
+    network = state.networks.value
+    value = _values(network, flat, images).reshape(steps + 1, rows)
+    next_value, ends = value[1:], rollout.cut_off
+    if ends is not None:
+        final = _values(network, normaliser(observations, ends.flat), ends.images)
+        next_value = put(next_value, ends.where, final.reshape(next_value[ends.where].shape))
+    rewards, reward = normaliser.fold_rewards(state.rewards, rollout.reward, rollout.done)
+    advantage = generalised_advantage(
+        reward, value[:-1], next_value, rollout.terminated, rollout.done, discount, trace_decay
+    )
+    batch = Experience(
+        raw=raw[:used],
+        flat=flat[:used],
+        images=tuple(image[:used] for image in images),
+        advantage=advantage.reshape(-1),
+        target=(advantage + value[:-1]).reshape(-1),
+        value=value[:-1].reshape(-1),
+        drawn={key: _merged(array) for key, array in rollout.drawn.items()},
+        state=raw[:used].argmax(1) if numbered else raw[:used].astype(np.float32),
+    )
+    return state._replace(observations=observations, rewards=rewards), batch
+
+
+def generalised_advantage(
+    reward_tn: Array,
+    value_tn: Array,
+    next_value_tn: Array,
+    terminated_tn: Array,
+    done_tn: Array,
+    discount: Array,
+    gae_lambda: Array,
+) -> Array:
+    """Advantages [steps, environments] of the actions taken; time limits are no endings.
+
+    A_t = δ_t + γλ A_{t+1} within an episode, with δ_t = r_t + γ V(s_{t+1}) − V(s_t).
+
+    Args:
+        reward_tn: rewards.
+        value_tn: V(s_t).
+        next_value_tn: V(s_{t+1}), of the *final* observation where an episode was cut off.
+        terminated_tn: the episode really ended: nothing follows, V(s_{t+1}) counts as 0.
+        done_tn: the episode ended or was cut off by a time limit: the sum stops here.
+        discount: γ.
+        gae_lambda: λ of the estimator (not the multiplier of the trust region).
+    """
+    delta_tn = reward_tn + discount * next_value_tn * ~terminated_tn - value_tn
+    return sums_to_the_end(delta_tn, discount * gae_lambda * ~done_tn)
+
+
+def explained_variance(batch: Experience) -> Array:
+    """Share of the variance of the targets that the values had foreseen."""
+    xp = namespace(batch.target)
+    variance = batch.target.var()
+    left = (batch.target - batch.value).var() / xp.where(variance == 0, 1.0, variance)
+    return xp.where(variance == 0, 0.0, 1.0 - left)
+
+
+def _values(network: Any, flat: Array, images: tuple[Array, ...]) -> Array:
+    if on_host(flat):  # without a compiled program for every number of rows
+        return evaluate_rows(network.body, network.head, flat, images)[:, 0].astype(np.float64)
+    return network(flat, images)
+
+
+def _merged(array: Array) -> Array:
+    """Steps and environments as one axis of rows."""
+    return array.reshape(array.shape[0] * array.shape[1], *array.shape[2:])

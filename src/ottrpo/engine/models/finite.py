@@ -1,0 +1,334 @@
+"""Models for finite actions: the exact optimal policy at the visited states.
+
+An action may have several factors (MultiDiscrete, MultiBinary). Policies are products over the
+factors and the cost is the sum of the factors' costs, so the discrepancy is the sum as well, and
+each (state, factor) pair is a state of its own with the weight of its state.
+"""
+
+from typing import Any, final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ottrpo.core import Cost, TableCost, finite_problem, push_forward
+from ottrpo.core.problems import cost_table
+from ottrpo.engine.advantage import AdvantageNetwork
+from ottrpo.engine.arrays import like, namespace, on_host, put, wide
+from ottrpo.engine.estimate import Experience
+from ottrpo.engine.networks import Policy
+from ottrpo.engine.spaces import FORBIDDEN, FiniteActions
+from ottrpo.engine.update import Batch
+
+from .base import Model, Options, Plan, PolicyLoss, Rows, Spent, solve_binding, summary
+
+Array = Any
+
+
+class FiniteModel(Model):
+    """A model for a policy over labels; a subclass says what each of them gains."""
+
+    actions = FiniteActions
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.choices: int = options.actions.choices
+
+    def loss(self) -> PolicyLoss:
+        """The paper's ascent, or regression on the optimal policy."""
+        if self.options.update == "regression":
+            return towards_finite_targets(self.choices)
+        return regularised_finite_advantage(self.choices)
+
+    def spent(self) -> Spent:
+        """The realised discrepancy."""
+        return finite_spent(self.options.cost, self.choices)
+
+    def region_rows(self, batch: Experience) -> dict[str, Any]:
+        """The probabilities that acted."""
+        probability, allowed = self.probabilities(batch)
+        rows = {"probability": probability.astype(np.float32), "allowed": allowed}
+        return rows | self.state_rows(batch)
+
+    def typical_cost(self, batch: Experience) -> Array:
+        """Mean cost between two independent draws of the policy."""
+        probability, _ = self.probabilities(batch)
+        cost, xp = self._costs(batch), namespace(probability)
+        subscripts = "rfa,rfb,ab->" if cost.ndim == 2 else "rfa,rfb,rab->"
+        return xp.einsum(subscripts, probability, probability, cost) / len(probability)
+
+    def plan(
+        self,
+        batch: Experience,
+        advantage_r: Array,
+        radius: Array,
+        network: AdvantageNetwork | None,
+        draws: Any,
+    ) -> Plan:
+        """Gains of all actions, the dual, and the optimal policy of each state."""
+        probability, allowed = self.probabilities(batch)
+        gain = self.gain(batch, probability, advantage_r, network)
+        cost_sab = self._costs(batch)
+        if cost_sab.ndim == 3:
+            cost_sab = cost_sab.repeat(self.options.actions.factors, axis=0)
+        shrink = self.options.shrink
+        return finite_plan(probability, gain, allowed, cost_sab, radius, shrink=shrink)
+
+    def gain(
+        self,
+        batch: Experience,
+        probability_rfk: Array,
+        advantage_r: Array,
+        network: AdvantageNetwork | None,
+    ) -> Array:
+        """What every label of every factor gains [r, f, k]: by default, of the one that was tried.
+
+        Divided by the probability of having tried it, so that the expectation over the policy's
+        own draws is the advantage of each choice.
+        """
+        return sampled_gain(probability_rfk, batch.drawn["label"], advantage_r, unbiased=True)
+
+    def probabilities(self, batch: Experience) -> tuple[Array, Array]:
+        """The acting policy [r, f, k] and which labels it was allowed."""
+        logits = wide(batch.drawn["logits"])
+        xp = namespace(logits)
+        allowed = xp.broadcast_to(self.options.actions.allowed_fk, logits.shape)
+        if "mask" in batch.drawn:
+            allowed = allowed & batch.drawn["mask"]
+        weight = xp.where(allowed, xp.exp(logits - logits.max(-1, keepdims=True)), 0.0)
+        return weight / weight.sum(-1, keepdims=True), allowed
+
+    def _costs(self, batch: Experience) -> Array:
+        """[k, k], or [r, k, k] if it depends on the state."""
+        return label_costs(self.options.cost, self.choices, batch.state)
+
+
+@final
+class FiniteLinear(FiniteModel):
+    """Unbiased gains from one sample per state."""
+
+    name = "linear"
+    advantages = ("gae",)
+
+
+@final
+class FiniteSample(FiniteModel):
+    """The advantage as it is, of the label that was tried."""
+
+    name = "sample"
+    advantages = ("gae",)
+
+    def gain(
+        self,
+        batch: Experience,
+        probability_rfk: Array,
+        advantage_r: Array,
+        network: AdvantageNetwork | None,
+    ) -> Array:
+        """Not divided by its probability."""
+        return sampled_gain(probability_rfk, batch.drawn["label"], advantage_r, unbiased=False)
+
+
+@final
+class FiniteCandidates(FiniteModel):
+    """A learned advantage tells the gains of all labels."""
+
+    name = "candidates"
+    advantages = ("network",)
+    samples = True
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        if options.n_sources:
+            raise ValueError(f"n_sources needs actions in a Box, got {options.actions}")
+
+    def gain(
+        self,
+        batch: Experience,
+        probability_rfk: Array,
+        advantage_r: Array,
+        network: AdvantageNetwork | None,
+    ) -> Array:
+        """As the network tells."""
+        if network is None:
+            raise TypeError("model 'candidates' needs a learned advantage")
+        return network.table(batch.flat, batch.images).reshape(probability_rfk.shape)
+
+
+def finite_plan(
+    probability_rfk: Array,
+    gain_rfk: Array,
+    allowed_rfk: Array,
+    cost_sab: Array,
+    radius: Array,
+    *,
+    shrink: bool = True,
+) -> Plan:
+    """The optimal policy within the radius, and the regularised worth of each action.
+
+    ``cost_sab`` is one table [k, k], or one for every row and factor.
+    """
+    shape = probability_rfk.shape
+    xp = namespace(probability_rfk)
+    policy_sa, gain_sa, allowed_sa = (
+        array.reshape(-1, shape[2]) for array in (probability_rfk, gain_rfk, allowed_rfk)
+    )
+    occupancy_s = xp.full(len(policy_sa), 1.0 / shape[0])
+    if on_host(policy_sa):
+        cost = TableCost(cost_sab)
+        finite = finite_problem(policy_sa, occupancy_s, gain_sa, cost, radius, allowed_sa)
+        problem = Rows(*(getattr(finite.dual, name) for name in Rows._fields))
+    else:
+        problem = _every_row(policy_sa, occupancy_s, gain_sa, allowed_sa, cost_sab, radius)
+    solution, radius, inactive = solve_binding(problem, shrink=shrink)
+    maps = [(solution.nearest_r, solution.split), (solution.farthest_r, 1.0 - solution.split)]
+    target_sa = push_forward(finite, maps) if on_host(policy_sa) else _pushed(policy_sa, maps)
+    score_sb = xp.where(allowed_sa, gain_sa, -np.inf)
+    worth_sa = (score_sb[:, None, :] - solution.multiplier * cost_sab).max(2)
+    rows = {
+        "target": target_sa.reshape(shape),
+        "worth": xp.where(allowed_sa, worth_sa, 0.0).reshape(shape),
+        "allowed": allowed_rfk,
+    }
+    return Plan(solution, radius, inactive, rows, **summary(problem, solution))
+
+
+def _every_row(
+    policy_sa: Array,
+    occupancy_s: Array,
+    gain_sa: Array,
+    allowed_sa: Array,
+    cost_sab: Array,
+    radius: Array,
+) -> Rows:
+    """The problem of `finite_problem` with the rows that hold no mass: shapes must not depend."""
+    states, actions = policy_sa.shape
+    cost_sab = jnp.broadcast_to(cost_sab, (states, actions, actions))
+    return Rows(
+        (occupancy_s[:, None] * policy_sa).reshape(-1),
+        jnp.repeat(gain_sa, actions, axis=0),
+        cost_sab.reshape(-1, actions),
+        radius,
+        jnp.repeat(allowed_sa, actions, axis=0),
+        jnp.tile(jnp.arange(actions), states),
+    )
+
+
+def _pushed(policy_sa: Array, maps: list[tuple[Array, Array]]) -> Array:
+    """The policy when its mass follows the maps with their shares."""
+    shape, label = policy_sa.shape, jnp.arange(policy_sa.shape[1])
+    plan_sab = sum(share * (to.reshape(shape)[..., None] == label) for to, share in maps)
+    return jnp.einsum("sa,sab->sb", policy_sa, plan_sab)
+
+
+def sampled_gain(
+    probability_rfk: Array, label_rf: Array, advantage_r: Array, *, unbiased: bool
+) -> Array:
+    """The advantage of every choice from the one that was tried: its own, and 0 elsewhere."""
+    xp = namespace(probability_rfk)
+    rows, factors = label_rf.shape
+    where = (xp.arange(rows)[:, None], xp.arange(factors), label_rf)
+    gain = xp.broadcast_to(advantage_r[:, None], label_rf.shape)
+    if unbiased:
+        gain = gain / probability_rfk[where]
+    return put(xp.zeros_like(probability_rfk), where, gain)
+
+
+def label_costs(cost: Cost, choices: int, state: Array) -> Array:
+    """The cost between labels [k, k], or [r, k, k] if it depends on the state."""
+    if not cost.depends_on_state:
+        return cost_table(cost, 1, choices)[0]
+    if on_host(state):
+        return cost.matrix(choices, states=state)
+    label = jnp.arange(choices)
+    state = state.reshape(len(state), 1, 1, *state.shape[1:])
+    return cost(label[None, :, None], label[None, None, :], state)
+
+
+def choice_log_probabilities(policy: Policy, rows: Batch, choices: int) -> Array:
+    """Log π(k | s, factor) [r, f, k]; what is not allowed has probability 0."""
+    logits = policy.logits(rows["flat"], rows["images"], choices)
+    return jax.nn.log_softmax(jnp.where(rows["allowed"], logits, FORBIDDEN))
+
+
+def towards_finite_targets(choices: int) -> PolicyLoss:
+    """mean_r Σ_a (π_θ(a|s_r) − π*(a|s_r))², the paper's loss for finite actions."""
+
+    def loss(policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]) -> Array:
+        probability = jnp.exp(choice_log_probabilities(policy, rows, choices))
+        return weight @ ((probability - rows["target"]) ** 2).sum((1, 2))
+
+    return loss
+
+
+def regularised_finite_advantage(choices: int) -> PolicyLoss:
+    """The paper's ascent for finite actions: Σ_a π_θ(a|s) max_b { A(s, b) − λ c(a, b) }."""
+
+    def loss(policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]) -> Array:
+        probability = jnp.exp(choice_log_probabilities(policy, rows, choices))
+        return -weight @ (probability * rows["worth"]).sum((1, 2))
+
+    return loss
+
+
+def finite_spent(cost: Cost, choices: int) -> Spent:
+    """Mean discrepancy between the rows' old choice probabilities and the policy's.
+
+    The discrepancy of product policies under a sum of costs is the sum over the factors. With one
+    cost for every move it is the total variation times that cost, exactly. For other costs it is
+    the cost of the plan that keeps what can stay and then serves the cheapest moves first: exact
+    for two choices, an upper bound for more, as a linear program for every visited state would
+    take longer than all the rest of the update.
+    """
+    uniform = _uniform_cost(cost, choices)
+
+    @eqx.filter_jit
+    def probabilities(policy: Policy, rows: Batch) -> Array:
+        return jnp.exp(choice_log_probabilities(policy, rows, choices))
+
+    def spent(policy: Policy, rows: Batch) -> Array:
+        old, new = rows["probability"], probabilities(policy, rows)
+        if uniform is not None:
+            return uniform * 0.5 * jnp.abs(new - old).sum() / len(old)
+        cost_sab = label_costs(cost, choices, rows.get("state"))
+        if cost_sab.ndim == 3:
+            cost_sab = cost_sab.repeat(old.shape[1], axis=0)
+        old_sa, new_sa = _policy_sa(old), _policy_sa(like(old, new))
+        return greedy_cost(old_sa, new_sa, cost_sab).sum() / len(old)
+
+    return spent
+
+
+def greedy_cost(old_sa: Array, new_sa: Array, cost_sab: Array) -> Array:
+    """Cost [s] of the transport plan that serves the cheapest moves first."""
+    xp = namespace(old_sa)
+    surplus_sa, deficit_sb = xp.maximum(old_sa - new_sa, 0.0), xp.maximum(new_sa - old_sa, 0.0)
+    states, choices = old_sa.shape
+    cost_se = xp.broadcast_to(cost_sab, (states, choices, choices)).reshape(states, -1)
+    order_se = cost_se.argsort(axis=1)
+    label_a, total_s = xp.arange(choices), xp.zeros(states)
+    for move in range(choices * choices):
+        from_sa = label_a == (order_se[:, move] // choices)[:, None]
+        to_sb = label_a == (order_se[:, move] % choices)[:, None]
+        moved_s = xp.minimum((surplus_sa * from_sa).sum(1), (deficit_sb * to_sb).sum(1))
+        surplus_sa = surplus_sa - moved_s[:, None] * from_sa
+        deficit_sb = deficit_sb - moved_s[:, None] * to_sb
+        cost_s = xp.take_along_axis(cost_se, order_se[:, move, None], axis=1)[:, 0]
+        total_s = total_s + moved_s * cost_s
+    return total_s
+
+
+def _uniform_cost(cost: Cost, choices: int) -> float | None:
+    """The cost of every move, if all moves cost the same."""
+    if cost.depends_on_state:
+        return None
+    off_diagonal = cost_table(cost, 1, choices)[0][~np.eye(choices, dtype=np.bool_)]
+    if off_diagonal.size == 0:
+        return 0.0
+    return float(off_diagonal[0]) if np.ptp(off_diagonal) == 0 else None
+
+
+def _policy_sa(probability_rfk: Array) -> Array:
+    policy_sa = wide(probability_rfk).reshape(-1, probability_rfk.shape[2])
+    return policy_sa / policy_sa.sum(1, keepdims=True)

@@ -1,0 +1,153 @@
+"""The advantage to first order around the Gaussian: all actions are candidates."""
+
+from typing import Any, final
+
+import jax.numpy as jnp
+import numpy as np
+
+from ottrpo.core.traceable import solve_linear
+from ottrpo.engine.advantage import AdvantageNetwork
+from ottrpo.engine.arrays import namespace
+from ottrpo.engine.estimate import Experience
+from ottrpo.engine.networks import Policy
+from ottrpo.engine.update import Batch
+
+from .base import Options, Plan, PolicyLoss, recorded
+from .gaussian import GaussianModel
+
+Array = Any
+# a slope says nothing of actions beyond two standard deviations: on average, 4 times their cost
+LINEAR_REACH = 4.0
+
+
+@final
+class Linear(GaussianModel):
+    """A(s, a') = g(s)·(a' − m(s)), with g from one sample per state or from a learned advantage."""
+
+    name = "linear"
+    advantages = ("gae", "network")
+    moves_std = True
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        if self.metric is None:
+            raise ValueError(
+                "model 'linear' needs a quadratic cost (SquaredEuclidean, Mahalanobis, their "
+                f"sums and multiples), got {options.cost!r}; use model 'sample' or 'antithetic'"
+            )
+        if options.update == "ascent":
+            raise ValueError(
+                "update 'ascent' needs model 'sample', 'antithetic' or 'candidates'; 'linear' "
+                "knows its targets in closed form"
+            )
+
+    def plan(
+        self,
+        batch: Experience,
+        advantage_r: Array,
+        radius: Array,
+        network: AdvantageNetwork | None,
+        draws: Any,
+    ) -> Plan:
+        """Slopes, and where they lead within the radius, or within what was tried."""
+        mean, std, action = recorded(batch, "mean", "std", "action")
+        slope = None if network is None else network.slope(batch.flat, batch.images, mean)
+        gradient = score_gradient(
+            mean, std, action, advantage_r, slope, learn_std=self.options.learn_std
+        )
+        reach = LINEAR_REACH * self.typical_cost(batch)
+        too_large = self.options.shrink & (reach > 0) & (reach < radius)
+        within = namespace(mean).where(too_large, reach, radius)
+        plan = linear_plan(mean, std, gradient, self.metric, within)
+        return plan._replace(inactive=plan.inactive | too_large)
+
+    def loss(self) -> PolicyLoss:
+        """Regression on the targets."""
+        return towards_displaced_gaussian(_compact(self.metric), learn_std=self.options.learn_std)
+
+
+def score_gradient(
+    mean_rd: Array,
+    std_rd: Array,
+    action_rd: Array,
+    advantage_r: Array,
+    slope_rd: Array | None,
+    *,
+    learn_std: bool,
+) -> Array:
+    """How the expected advantage grows with the Gaussian's mean, and with σ if it may move.
+
+    One sample per state gives the unbiased estimates A (a − m)/σ² and A (z² − 1)/σ. A learned
+    advantage gives its own slope at the mean instead of the first.
+    """
+    z = (action_rd - mean_rd) / std_rd
+    gradient = advantage_r[:, None] * z / std_rd if slope_rd is None else slope_rd
+    if not learn_std:
+        return gradient
+    along_std = advantage_r[:, None] * (z**2 - 1.0) / std_rd
+    return namespace(z).concatenate([gradient, along_std], axis=1)
+
+
+def linear_plan(
+    mean_rd: Array, std_rd: Array, gradient_rd: Array, metric: Array | None, radius: Array
+) -> Plan:
+    """The best move of every state is known in closed form, m + M⁻¹g/(2λ); the budget binds.
+
+    A gradient of twice the action's size has the slope along σ in its second half: the squared
+    Wasserstein distance of diagonal Gaussians is |Δm|² + |Δσ|², so they move as the points (m, σ).
+    """
+    rows, size = mean_rd.shape
+    xp = namespace(mean_rd)
+    learn_std = gradient_rd.shape[1] == 2 * size
+    within = _compact(_with_std(metric, size) if learn_std else metric)
+    solution = solve_linear(xp.full(rows, 1.0 / rows), gradient_rd, radius, within)
+    displacement_rd = solution.nearest_r
+    targets = {"target_mean": mean_rd + displacement_rd[:, :size]}
+    if learn_std:
+        targets["target_std"] = xp.maximum(std_rd + displacement_rd[:, size:], 0.0)
+    primal = (gradient_rd * displacement_rd).sum() / rows
+    return Plan(
+        solution,
+        radius,
+        inactive=xp.logical_not(solution.binding),
+        rows=targets,
+        split_mass=0.0,
+        active_fraction=displacement_rd.any(1).mean(),
+        dual_gap=abs(solution.value - primal),
+    )
+
+
+def towards_displaced_gaussian(metric: Array | None, *, learn_std: bool) -> PolicyLoss:
+    """Regression on the linear model's targets, m + M⁻¹g/(2λ), in the metric M of the cost.
+
+    Up to a constant and the factor λ this is the paper's regularised advantage
+    g·(m_θ − m) − λ (m_θ − m)ᵀM(m_θ − m). With ``learn_std`` the standard deviation has a target
+    of its own: for squared costs Gaussians move like points (m, σ).
+    """
+
+    def loss(policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]) -> Array:
+        mean, std = policy.gaussian(rows["flat"], rows["images"])
+        gap = mean - rows["target_mean"]
+        pull = gap if metric is None else gap @ metric
+        total = weight @ (pull * gap).sum(-1)
+        if learn_std:
+            scale = 1.0 if metric is None else jnp.diagonal(metric)
+            total += weight @ (scale * (std - rows["target_std"]) ** 2).sum(-1)
+        return total
+
+    return loss
+
+
+def _with_std(metric: Array | None, size: int) -> Array:
+    full = np.eye(2 * size)
+    if metric is not None:
+        full[:size, :size] = metric
+        full[size:, size:] = np.diag(np.diag(metric))
+    return full
+
+
+def _compact(metric: Array | None) -> Array | None:
+    """``None`` stands for the identity, and saves its product."""
+    if metric is None or np.array_equal(metric, np.eye(len(metric))):
+        return None
+    return metric

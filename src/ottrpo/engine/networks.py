@@ -1,0 +1,274 @@
+"""Policy and value networks, and their activation functions by name.
+
+Both are separate multi-layer perceptrons, each with its own convolutional encoders when the
+observation holds images, so that stepping the policy back never touches the value function.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import kernels
+from .arrays import Generator, namespace
+
+Array = Any
+SDE_VARIANCE_FLOOR = 1e-6  # SB3's: a state with zero features must keep a positive variance
+
+
+# name -> (for JAX, the number of the compiled one)
+ACTIVATIONS: dict[str, tuple[Callable[[Array], Array], int]] = {
+    "tanh": (jax.numpy.tanh, kernels.TANH),
+    "relu": (jax.nn.relu, kernels.RELU),
+    "leakyrelu": (jax.nn.leaky_relu, kernels.LEAKY_RELU),
+    "elu": (jax.nn.elu, kernels.ELU),
+    "sigmoid": (jax.nn.sigmoid, kernels.SIGMOID),
+    "silu": (jax.nn.silu, kernels.SILU),
+    "gelu": (jax.nn.gelu, kernels.GELU),
+}
+
+
+def activation_name(activation: Any) -> str:
+    """The name of an activation given by name or by its torch class (as for SB3).
+
+    >>> activation_name("LeakyReLU")
+    'leakyrelu'
+    """
+    name = activation if isinstance(activation, str) else getattr(activation, "__name__", "")
+    key = name.lower().replace("_", "").replace("swish", "silu")
+    if key not in ACTIVATIONS:
+        raise ValueError(
+            f"activation_fn {activation!r} is unknown; allowed: {', '.join(ACTIVATIONS)}, "
+            "or the torch.nn class of that name"
+        )
+    return key
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """What the networks look like; SB3's names where SB3 has them.
+
+    Attributes:
+        inputs: number of flat features.
+        images: channels, height and width of each image.
+        outputs: action dimensions (Gaussian) or factors times choices (finite actions).
+        policy_layers: hidden layers of the policy (``net_arch["pi"]``).
+        value_layers: hidden layers of the value function (``net_arch["vf"]``).
+        activation: a name of `ACTIVATIONS`.
+        ortho_init: orthogonal weights, as SB3 does by default; else uniform as in torch.
+        log_std_init: logarithm of the initial standard deviation; ``None`` for finite actions.
+        use_sde: generalised state-dependent exploration.
+        features_dim: size of the code of each image.
+    """
+
+    inputs: int
+    outputs: int
+    images: tuple[tuple[int, int, int], ...] = ()
+    policy_layers: tuple[int, ...] = (64, 64)
+    value_layers: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    ortho_init: bool = True
+    log_std_init: float | None = None
+    use_sde: bool = False
+    features_dim: int = 256
+
+    @property
+    def weights(self) -> int:
+        """Entries of the large matrices: what it would take to build such networks."""
+        encoders = 0
+        for channels, height, width in self.images:
+            encoders += channels * 32 * 64 + (height // 8) * (width // 8) * self.features_dim
+        total = 0
+        for hidden, outputs in ((self.policy_layers, self.outputs), (self.value_layers, 1)):
+            inputs = self.inputs + len(self.images) * self.features_dim
+            sizes = (inputs, *hidden, outputs)
+            total += encoders + sum(sizes[i] * sizes[i + 1] for i in range(len(sizes) - 1))
+        return total
+
+
+class Linear(eqx.Module):
+    """x W + b, with W stored [inputs, outputs]."""
+
+    weight: Array
+    bias: Array
+
+    def __init__(
+        self, inputs: int, outputs: int, rng: Generator, *, gain: float, ortho: bool
+    ) -> None:
+        if ortho:
+            self.weight = jnp.asarray(_orthogonal(inputs, outputs, gain, rng))
+            self.bias = jnp.asarray(np.zeros(outputs, np.float32))
+        else:
+            bound = inputs**-0.5
+            self.weight, self.bias = (
+                jnp.asarray(rng.uniform(-bound, bound, shape).astype(np.float32))
+                for shape in ((inputs, outputs), (outputs,))
+            )
+
+    def __call__(self, x: Array) -> Array:
+        """Apply it to the last axis."""
+        return x @ self.weight + self.bias
+
+
+class ImageEncoder(eqx.Module):
+    """The convolutional network of the Nature DQN paper; pixels 0..255 in, features out."""
+
+    kernels: tuple[Array, ...]
+    biases: tuple[Array, ...]
+    output: Linear
+
+    SIZES = ((32, 8), (64, 4), (64, 3))  # outputs and kernel of each layer
+    STRIDES = (4, 2, 1)
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        features: int,
+        rng: Generator,
+        *,
+        ortho: bool,
+    ) -> None:
+        channels, height, width = shape
+        kernels, biases = [], []
+        for (outputs, size), stride in zip(self.SIZES, self.STRIDES, strict=True):
+            height, width = (height - size) // stride + 1, (width - size) // stride + 1
+            if min(height, width) < 1:
+                raise ValueError(
+                    f"images must be at least 36 by 36 pixels for CnnPolicy, got shape {shape}; "
+                    "resize them with a wrapper, or use MlpPolicy"
+                )
+            flat = Linear(channels * size * size, outputs, rng, gain=2**0.5, ortho=ortho)
+            kernels.append(flat.weight.T.reshape(outputs, channels, size, size))
+            biases.append(flat.bias)
+            channels = outputs
+        self.kernels, self.biases = tuple(kernels), tuple(biases)
+        self.output = Linear(channels * height * width, features, rng, gain=2**0.5, ortho=ortho)
+
+    def __call__(self, image: Array) -> Array:
+        """Features [r, f] of images [r, channels, h, w]."""
+        x = image.astype(jnp.float32) / 255.0
+        for kernel, bias, stride in zip(self.kernels, self.biases, self.STRIDES, strict=True):
+            x = jax.lax.conv(x, kernel, (stride, stride), "VALID") + bias[:, None, None]
+            x = jax.nn.relu(x)
+        return jax.nn.relu(self.output(x.reshape(len(x), -1)))
+
+
+class Body(eqx.Module):
+    """Image encoders and hidden layers: observation in, latent features out."""
+
+    encoders: tuple[ImageEncoder, ...]
+    layers: tuple[Linear, ...]
+    activation: str = eqx.field(static=True)
+
+    def __init__(self, architecture: Architecture, hidden: tuple[int, ...], rng: Generator) -> None:
+        ortho = architecture.ortho_init
+        self.encoders = tuple(
+            ImageEncoder(shape, architecture.features_dim, rng, ortho=ortho)
+            for shape in architecture.images
+        )
+        sizes = (architecture.inputs + len(self.encoders) * architecture.features_dim, *hidden)
+        self.layers = tuple(
+            Linear(sizes[i], sizes[i + 1], rng, gain=2**0.5, ortho=ortho)
+            for i in range(len(hidden))
+        )
+        self.activation = architecture.activation
+
+    def __call__(self, flat: Array, images: tuple[Array, ...]) -> Array:
+        """Latent features [r, l]."""
+        encoded = [encoder(image) for encoder, image in zip(self.encoders, images, strict=True)]
+        x = jnp.concatenate([flat, *encoded], axis=-1) if encoded else flat
+        function = ACTIVATIONS[self.activation][0]
+        for layer in self.layers:
+            x = function(layer(x))
+        return x
+
+
+class Policy(eqx.Module):
+    """The policy network: a Gaussian's mean and standard deviation, or logits."""
+
+    body: Body
+    head: Linear
+    log_std: Array | None
+
+    def __init__(self, architecture: Architecture, rng: Generator) -> None:
+        latent = latent_size(architecture, architecture.policy_layers)
+        ortho = architecture.ortho_init
+        self.body = Body(architecture, architecture.policy_layers, rng)
+        self.head = Linear(latent, architecture.outputs, rng, gain=0.01, ortho=ortho)
+        self.log_std = _initial_log_std(architecture, latent)
+
+    def gaussian(self, flat: Array, images: tuple[Array, ...] = ()) -> tuple[Array, Array]:
+        """Mean and standard deviation [r, d] of the action in each state."""
+        latent = self.body(flat, images)
+        mean = self.head(latent)
+        if self.log_std is None:
+            raise TypeError("a policy over finite actions has no standard deviation")
+        if self.log_std.ndim == 1:
+            return mean, jnp.broadcast_to(jnp.exp(self.log_std), mean.shape)
+        # gSDE; as in SB3 the features are not trained through the noise they scale
+        latent = jax.lax.stop_gradient(latent)
+        variance = latent**2 @ jnp.exp(2.0 * self.log_std)
+        return mean, jnp.sqrt(variance + SDE_VARIANCE_FLOOR)
+
+    def logits(self, flat: Array, images: tuple[Array, ...], choices: int) -> Array:
+        """Unnormalised log-probabilities [r, f, k] of each factor's choices."""
+        x = self.head(self.body(flat, images))
+        return x.reshape(len(x), -1, choices)
+
+
+class Value(eqx.Module):
+    """The value network V(s)."""
+
+    body: Body
+    head: Linear
+
+    def __init__(self, architecture: Architecture, rng: Generator) -> None:
+        latent = latent_size(architecture, architecture.value_layers)
+        self.body = Body(architecture, architecture.value_layers, rng)
+        self.head = Linear(latent, 1, rng, gain=1.0, ortho=architecture.ortho_init)
+
+    def __call__(self, flat: Array, images: tuple[Array, ...] = ()) -> Array:
+        """Values [r]."""
+        return self.head(self.body(flat, images))[:, 0]
+
+
+class Networks(eqx.Module):
+    """Everything that is trained by gradient."""
+
+    policy: Policy
+    value: Value
+
+    def __init__(self, architecture: Architecture, rng: Generator) -> None:
+        self.policy = Policy(architecture, rng)
+        self.value = Value(architecture, rng)
+
+
+def latent_size(architecture: Architecture, hidden: tuple[int, ...]) -> int:
+    """Features that the head sees."""
+    if hidden:
+        return hidden[-1]
+    return architecture.inputs + len(architecture.images) * architecture.features_dim
+
+
+def _initial_log_std(architecture: Architecture, latent: int) -> Array | None:
+    if architecture.log_std_init is None:
+        return None
+    shape = (latent, architecture.outputs) if architecture.use_sde else (architecture.outputs,)
+    return jnp.asarray(np.full(shape, architecture.log_std_init, np.float32))
+
+
+def _orthogonal(inputs: int, outputs: int, gain: float, rng: Generator) -> Array:
+    """A random matrix with orthogonal rows or columns of length ``gain``.
+
+    On the host by NumPy: JAX would compile a program for every shape before training could start.
+    """
+    tall = rng.standard_normal((max(inputs, outputs), min(inputs, outputs)))
+    xp = namespace(tall)
+    q, r = xp.linalg.qr(tall)
+    q = q * xp.sign(xp.diag(r))  # makes the draw uniform
+    weight = q if inputs >= outputs else q.T
+    return (gain * weight).astype(np.float32)

@@ -1,0 +1,232 @@
+"""Observations and actions of any supported space, as the engine sees them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+Array = Any
+FORBIDDEN = np.float32(-1e9)  # logit of an action that a mask rules out
+
+
+@dataclass(slots=True)  # not frozen: one is made per step, and that is four times slower
+class Encoded:
+    """Observations of n environments: flat features [n, f] and images [n, channels, h, w]."""
+
+    flat: Array
+    images: tuple[Array, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One leaf of the observation space."""
+
+    key: str | None
+    space: spaces.Space[Any]
+    image: bool
+
+    @property
+    def size(self) -> int:
+        """Flat features it becomes."""
+        return 0 if self.image else spaces.flatdim(self.space)
+
+    @property
+    def measured(self) -> bool:
+        """Whether its entries are measurements, to be normalised, rather than codes."""
+        return isinstance(self.space, spaces.Box)
+
+
+@dataclass(frozen=True)
+class ObservationLayout:
+    """Where each leaf of an observation space goes.
+
+    Box: its entries. Discrete and MultiDiscrete: one-hot codes. MultiBinary: zeros and ones.
+    Dict: its leaves side by side. Images go to convolutional encoders if ``convolve`` is set, and
+    are flattened like any Box otherwise.
+    """
+
+    parts: tuple[_Part, ...]
+
+    @property
+    def features(self) -> int:
+        """Number of flat features."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def images(self) -> tuple[tuple[int, int, int], ...]:
+        """Shapes of the images."""
+        shapes = (part.space.shape for part in self.parts if part.image)
+        return tuple((shape[0], shape[1], shape[2]) for shape in shapes if shape is not None)
+
+    @property
+    def measured(self) -> NDArray[np.bool_]:
+        """Which flat features are measurements."""
+        flags = [np.full(part.size, part.measured) for part in self.parts]
+        return np.concatenate(flags) if flags else np.zeros(0, np.bool_)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether observations already are flat vectors."""
+        part = self.parts[0]
+        return len(self.parts) == 1 and part.measured and len(part.space.shape or ()) == 1
+
+    def encode(self, observation: Any, rows: int) -> Encoded:
+        """Observations of ``rows`` environments, as a VecEnv returns them."""
+        if self.is_plain:
+            return Encoded(np.asarray(observation).reshape(rows, -1))
+        flat, images = [], []
+        for part in self.parts:
+            leaf = observation if part.key is None else observation[part.key]
+            if part.image:
+                images.append(np.asarray(leaf).reshape(rows, *(part.space.shape or ())))
+            else:
+                flat.append(_flatten(part.space, np.asarray(leaf), rows))
+        features = np.concatenate(flat, axis=1) if flat else np.zeros((rows, 0))
+        return Encoded(features, tuple(images))
+
+
+def observation_layout(space: spaces.Space[Any], *, convolve: bool) -> ObservationLayout:
+    """The layout of ``space``; an unsupported space is refused by name."""
+    if isinstance(space, spaces.Dict):
+        return ObservationLayout(
+            tuple(_part(key, leaf, convolve=convolve) for key, leaf in space.spaces.items())
+        )
+    return ObservationLayout((_part(None, space, convolve=convolve),))
+
+
+def _part(key: str | None, space: spaces.Space[Any], *, convolve: bool) -> _Part:
+    supported = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+    if not isinstance(space, supported):
+        where = "" if key is None else f" (under {key!r})"
+        raise ValueError(
+            f"observation space {space}{where} is not supported; allowed: Box, Discrete, "
+            "MultiDiscrete, MultiBinary, and a Dict of these (not nested)"
+        )
+    return _Part(key, space, convolve and is_image(space))
+
+
+def is_image(space: spaces.Space[Any]) -> bool:
+    """A Box of bytes with three axes, values 0 to 255."""
+    return (
+        isinstance(space, spaces.Box)
+        and len(space.shape) == 3
+        and space.dtype == np.uint8
+        and bool((space.low == 0).all() and (space.high == 255).all())
+    )
+
+
+def _flatten(space: spaces.Space[Any], leaf: Array, rows: int) -> Array:
+    if isinstance(space, spaces.Discrete):
+        return np.eye(int(space.n), dtype=np.float32)[leaf.reshape(rows) - int(space.start)]
+    if isinstance(space, spaces.MultiDiscrete):
+        labels = leaf.reshape(rows, -1) - space.start.reshape(-1)
+        codes = [
+            np.eye(int(count), dtype=np.float32)[labels[:, i]]
+            for i, count in enumerate(space.nvec.reshape(-1))
+        ]
+        return np.concatenate(codes, axis=1)
+    return leaf.reshape(rows, -1).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class BoxActions:
+    """Actions in a box, measured from its centre in units of half its width.
+
+    So every box is [-1, 1] to the policy, and one initial standard deviation suits all. Samples
+    of a Gaussian are clipped to the box before they reach the world.
+    """
+
+    low: NDArray[np.float32]
+    high: NDArray[np.float32]
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates d."""
+        return len(self.low)
+
+    @property
+    def is_unit(self) -> bool:
+        """Whether the box is [-1, 1] already."""
+        return bool((self.low == -1).all() and (self.high == 1).all())
+
+    def to_world(self, action: Array) -> Array:
+        """Actions in [-1, 1] as the environment wants them; never outside its bounds."""
+        share = 0.5 * (action + 1.0)
+        return self.low * (1.0 - share) + self.high * share
+
+
+@dataclass(frozen=True)
+class FiniteActions:
+    """Independent factors, each a choice among finitely many labels.
+
+    Discrete is one factor, MultiDiscrete several, MultiBinary several with two labels. Factors
+    with fewer labels than the largest are padded; the padding is never allowed.
+    """
+
+    counts: tuple[int, ...]
+    start: NDArray[np.int64]
+    scalar: bool
+
+    @property
+    def factors(self) -> int:
+        """Number of factors f."""
+        return len(self.counts)
+
+    @property
+    def choices(self) -> int:
+        """Labels per factor k, padding included."""
+        return max(self.counts)
+
+    @property
+    def allowed_fk(self) -> NDArray[np.bool_]:
+        """Which labels exist."""
+        return np.arange(self.choices)[None] < np.array(self.counts)[:, None]
+
+    def pad_mask(self, mask_n: Array) -> NDArray[np.bool_]:
+        """Action masks as environments state them [n, sum of counts], as [n, f, k]."""
+        mask_n = np.asarray(mask_n, dtype=np.bool_).reshape(len(mask_n), -1)
+        if mask_n.shape[1] != sum(self.counts):
+            raise ValueError(
+                f"action masks must have {sum(self.counts)} entries, got {mask_n.shape[1]}"
+            )
+        padded = np.zeros((len(mask_n), self.factors, self.choices), dtype=np.bool_)
+        padded[:, self.allowed_fk] = mask_n
+        return padded
+
+
+def actions_of(space: spaces.Space[Any]) -> BoxActions | FiniteActions:
+    """How the policy sees the action space; an unsupported one is refused by name."""
+    if isinstance(space, spaces.Box):
+        low, high = _inside(space.low, np.inf), _inside(space.high, -np.inf)
+        if low.size == 0:
+            raise ValueError(f"the action box must have at least one entry, got {space}")
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            raise ValueError(
+                f"the action box must be bounded, got {space}; say which actions are worth trying: "
+                "gymnasium.wrappers.TransformAction(env, lambda action: action, Box(low, high))"
+            )
+        return BoxActions(low, high, space.shape)
+    if isinstance(space, spaces.Discrete):
+        return FiniteActions((int(space.n),), np.array([int(space.start)]), scalar=True)
+    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
+        counts = tuple(int(count) for count in space.nvec)
+        return FiniteActions(counts, np.asarray(space.start, np.int64), scalar=False)
+    if isinstance(space, spaces.MultiBinary) and len(space.shape) == 1:
+        n = int(space.shape[0])
+        return FiniteActions((2,) * n, np.zeros(n, np.int64), scalar=False)
+    raise ValueError(
+        f"action space {space} is not supported; allowed: a bounded Box, Discrete, and "
+        "MultiDiscrete or MultiBinary with one axis"
+    )
+
+
+def _inside(bound: Any, towards: float) -> NDArray[np.float32]:
+    """A bound in float32, the precision of actions; never beyond the one that was given."""
+    given = np.asarray(bound).reshape(-1)
+    with np.errstate(over="ignore"):  # a bound beyond float32 is told in our own words
+        single = given.astype(np.float32)
+    beyond = single < given if towards > 0 else single > given
+    return np.where(beyond, np.nextafter(single, np.float32(towards)), single)
