@@ -297,7 +297,7 @@ def agents(data):
         new = data.draw(st.sampled_from([None, math.nan, 1, "int", "axis"]), "how")
         changed = _tampered_arrays(changed, which, new)
     try:
-        content = hostile.honest(name, changed, tampered)
+        content = hostile.forged(name, changed, tampered)
     except ValueError:
         return
     (_folder() / "tampered.zip").write_bytes(content)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save
 
-from ottrpo.persistence import bundle
+from ottrpo.persistence import bundle, strict_json
 
 KIND = "Thing"
 ARRAYS = {"weights": np.arange(6.0).reshape(2, 3), "count": np.array(7), "mask": np.ones(3, bool)}
@@ -34,6 +34,13 @@ def honest(kind=KIND, arrays=ARRAYS, data=DATA):
     buffer = io.BytesIO()
     bundle.write(buffer, kind, arrays, data)
     return buffer.getvalue()
+
+
+def forged(kind, arrays, data):
+    """A bundle of arrays that `bundle.write` would refuse, with checksums that match."""
+    tensors = save({name: np.array(array, order="C") for name, array in arrays.items()})
+    inside = {"data.json": strict_json.dumps(data), "arrays.safetensors": tensors}
+    return bundle.pack({"bundle.json": strict_json.dumps(bundle._about(kind, inside)), **inside})
 
 
 @cache

@@ -29,6 +29,24 @@ def test_the_fuzzer_notices_readers_that_fail_in_their_own_way(monkeypatch):
         fuzz.run(0, examples=500, seed=1, only=["edited_data"], shrink=False)
 
 
+def test_time_is_linear_in_the_size_of_json():
+    """Counted, not clocked: the last of many keys is doubled, and each key is compared seldom."""
+
+    class Counted(str):
+        __slots__ = ()
+        compared = 0
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            Counted.compared += 1
+            return str.__eq__(self, other)
+
+    keys = [Counted(f"{i:06}") for i in range(20_000)]
+    with pytest.raises(ValueError, match="'019999' twice"):
+        strict_json._object([*((key, 0) for key in keys), (Counted("019999"), 0)])
+    assert Counted.compared < 100_000
+
+
 class Anything(bytes):
     """Equal to whatever was read."""
 

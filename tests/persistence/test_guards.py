@@ -6,14 +6,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from stable_baselines3.common.callbacks import ConvertCallback
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from ottrpo import OTTRPO, TabularOTTRPO
+from ottrpo import BGPG, OTTRPO, WNPG, TabularOTTRPO
 from ottrpo.agents.checkpointing import CheckpointEvery
+from ottrpo.agents.sb3 import A2C, PPO, TRPO
 from ottrpo.core.checks import NonFiniteError
 from ottrpo.engine.state import Learner
+from ottrpo.persistence.checkpoints import Checkpoints, checkpoint_kind
+
+from . import hostile
 
 QUICK = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "seed": 0}
 
@@ -158,3 +163,88 @@ def test_tables(value, quantity):
         agent.learn(10_000, callback=lambda agent: kept.append(agent.get_parameters()))
     for key, table in agent.get_parameters().items():
         np.testing.assert_array_equal(table, kept[-1][key])
+
+
+FAMILIES = {
+    OTTRPO: QUICK,
+    BGPG: QUICK | {"n_actions": 2, "n_features": 4, "dual_steps": 2},
+    WNPG: QUICK | {"n_actions": 2, "n_features": 4, "dual_steps": 2},
+    PPO: QUICK,
+    TRPO: {"n_steps": 32, "batch_size": 32, "seed": 0},
+    A2C: {"n_steps": 32, "seed": 0},
+}
+each = pytest.mark.parametrize("kind", FAMILIES, ids=lambda kind: kind.__name__)
+imported = pytest.mark.parametrize("kind", [PPO, TRPO, A2C], ids=lambda kind: kind.__name__)
+
+
+def spoilt(kind, *arguments, **settings):
+    return kind("MlpPolicy", Spoilt(*arguments), **FAMILIES[kind] | settings)
+
+
+@each
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+@pytest.mark.parametrize("quantity", ["observation", "reward"])
+def test_every_agent_refuses_it_by_name(kind, quantity, value, tmp_path):
+    settings = {} if kind in (PPO, TRPO, A2C) else {"normalize_reward": True}
+    agent = spoilt(kind, quantity, 99, value, **settings)
+    complaint = f"environment 0 returned an? {quantity} of {value} at step 99"
+    learnt_until(agent, complaint, CheckpointEvery(32, tmp_path))
+    last = kind.resume(tmp_path, env=Spoilt())
+    assert last.num_timesteps == 96
+    last.learn(last.remaining_timesteps, reset_num_timesteps=False)
+    assert all(np.isfinite(value).all() for value in parameters(last).values())
+
+
+@imported
+def test_imported_agents_of_several_normalised_environments(kind):
+    envs = DummyVecEnv([lambda i=i: Spoilt("reward", 70 if i == 2 else -1) for i in range(3)])
+    agent = kind("MlpPolicy", envs, **FAMILIES[kind], normalize_obs=True, normalize_reward=True)
+    told = []
+    with (
+        agent.telling(lambda agent: told.append(agent._learnt()[0])),
+        pytest.raises(NonFiniteError, match="environment 2 returned a reward of nan at step 210"),
+    ):
+        agent.learn(1000)
+    for key, value in agent._learnt()[0].items():
+        np.testing.assert_array_equal(value, told[-1][key])
+
+
+@imported
+def test_imported_agents_undo_an_update_that_loses_its_numbers(kind, monkeypatch):
+    agent = spoilt(kind)
+    agent.learn(64)
+    before, updates = agent._learnt()[0], agent._n_updates
+
+    def spoil(policy):
+        with torch.no_grad():
+            next(policy.parameters()).fill_(np.nan)
+
+    library = kind.__bases__[1]
+    monkeypatch.setattr(library, "train", lambda self: spoil(self.policy))
+    with pytest.raises(NonFiniteError, match="Spoilt: a parameter is not finite at step 96"):
+        agent.learn(32, reset_num_timesteps=False)
+    assert agent._n_updates == updates
+    for key, value in agent._learnt()[0].items():
+        np.testing.assert_array_equal(value, before[key])
+
+
+@imported
+def test_imported_agents_name_estimates_that_overflow(kind):
+    agent = spoilt(kind, "reward", 40, 3e38)
+    learnt_until(agent, "Spoilt: the advantage of environment 0 at step \\d+ is")
+
+
+@pytest.mark.parametrize("kind", [OTTRPO, PPO], ids=lambda kind: kind.__name__)
+def test_a_spoilt_checkpoint_is_passed_over_for_the_good_one_before_it(kind, tmp_path):
+    agent = spoilt(kind).learn(96, callback=CheckpointEvery(32, tmp_path))
+    arrays, data = agent.snapshot()
+    name = next(iter(agent.get_parameters())) if kind is PPO else next(iter(arrays))
+    arrays |= {name: np.full_like(arrays[name], np.nan)}
+    with pytest.raises(ValueError, match="holds NaN or infinity"):
+        Checkpoints(tmp_path, checkpoint_kind(kind.__name__)).write(96, arrays, {"agent": data})
+    whole = {"step": 96, "state": {"agent": data}}
+    newest = tmp_path / "step-000000000000096.zip"
+    newest.write_bytes(hostile.forged(checkpoint_kind(kind.__name__), arrays, whole))
+    with pytest.warns(UserWarning, match="holds NaN or infinity; using the one of step 64"):
+        last = kind.resume(tmp_path, env=Spoilt())
+    assert last.num_timesteps == 64

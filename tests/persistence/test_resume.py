@@ -371,8 +371,7 @@ def test_going_on_imports_nothing_that_a_file_names(kind, tmp_path, monkeypatch)
     (tmp_path / "planted_module.py").write_text("raise AssertionError")
     monkeypatch.syspath_prepend(str(tmp_path))
     agent = kind("MlpPolicy", "Pendulum-v1", n_steps=32, batch_size=16, seed=0)
-    agent.learn(96, callback=CheckpointEvery(32, tmp_path))
-    arrays, data = agent.snapshot()
+    arrays, data = agent.learn(96).snapshot()
     data["environment"] = "planted_module:Pendulum-v1"
     Checkpoints(tmp_path, checkpoint_kind(kind.__name__)).write(96, arrays, {"agent": data})
     with pytest.raises(ValueError, match="must not import 'planted_module'"):

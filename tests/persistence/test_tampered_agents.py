@@ -139,7 +139,7 @@ def test_tampered_arrays(name, how, saved, tmp_path, capsys):
             "longer": lambda old=old: np.concatenate([old.reshape(-1)] * 2),
         }.get(how)
         rest = {n: array for n, array in arrays.items() if n != which}
-        content = hostile.honest(name, rest | ({which: new()} if new else {}), data)
+        content = hostile.forged(name, rest | ({which: new()} if new else {}), data)
         if how == "integers" and (which in ("q", "count") or old.dtype.kind == "i"):
             continue  # whole numbers are values like any other
         if how == "longer" and which == "rewards.return":

@@ -14,22 +14,19 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 import sb3_contrib
 import stable_baselines3
-import torch
 from gymnasium import spaces
-from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.running_mean_std import RunningMeanStd
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from ottrpo.engine.schedules import is_function
 from ottrpo.engine.spaces import actions_of, observation_layout
-from ottrpo.envs import catalogue
 from ottrpo.persistence import bundle
-from ottrpo.persistence.randomness import global_randomness, set_global_randomness
 from ottrpo.tabular.environments import as_problem
 from ottrpo.tabular.problem import Problem
 
-from .environments import fresh_env, made, name_of, remade_by_id
+from .environments import fresh_env, remade_by_id
+from .sb3_environments import FiniteOnly, copies, normalised
+from .sb3_guards import Guarded
 from .sb3_playing import TOGETHER, noise_from, play, policy_table
 from .sb3_settings import (
     SCHEDULED,
@@ -44,9 +41,11 @@ from .sb3_state import (
     NETWORKS,
     network_arrays,
     optimiser_arrays,
+    random_states,
     restore_networks,
     restore_optimiser,
     restored_statistics,
+    set_random_states,
     statistics_arrays,
 )
 from .settings import at_least
@@ -57,7 +56,7 @@ Array = Any
 NORMALISER_EPSILON = 1e-8  # VecNormalize's default
 
 
-class Baseline(VectorSnapshot, OnPolicyAlgorithm):
+class Baseline(VectorSnapshot, Guarded):
     """What the three share; a subclass names this class first and the library's second.
 
     Args:
@@ -130,14 +129,14 @@ class Baseline(VectorSnapshot, OnPolicyAlgorithm):
                 )
         except AssertionError as error:  # how the libraries refuse a setting or a space
             raise ValueError(" ".join(str(error).split())) from error
-        self._random = _generators()
+        self._random = random_states()
 
     # ------------------------------------------------------------------ environments
 
     def _wrapped(self, env: Any) -> VecEnv:
         """The environments to train in: as many as asked for, normalised if asked for."""
         if isinstance(env, str):
-            env = _copies(env, self._settings["n_envs"])
+            env = copies(env, self._settings["n_envs"])
         # refuse what we cannot do in our own words, before SB3 wraps it
         actions_of(env.action_space)
         observation_layout(env.observation_space, convolve=False)
@@ -153,38 +152,15 @@ class Baseline(VectorSnapshot, OnPolicyAlgorithm):
                 f"{vectorised.num_envs}; pass an id to have them made"
             )
         self._settings["n_envs"] = vectorised.num_envs
-        if not (self._settings["normalize_obs"] or self._settings["normalize_reward"]):
-            return vectorised
-        return self._normalised_env(vectorised)
-
-    def _normalised_env(self, env: VecEnv) -> VecEnv:
-        given = self._settings
-        if given["normalize_obs"] and not isinstance(env.observation_space, spaces.Box):
-            raise ValueError(
-                f"normalize_obs needs observations in a Box, {name_of(env)} has "
-                f"{type(env.observation_space).__name__}; set normalize_obs=false"
-            )
-        normaliser: Any = VecNormalize(
-            env,
-            norm_obs=given["normalize_obs"],
-            norm_reward=given["normalize_reward"],
-            clip_obs=given["clip_obs"],
-            clip_reward=given["clip_reward"],
-            gamma=given["gamma"],
-        )
-        # shared, not copied: they survive a change of environments
-        if not self._statistics:
-            self._statistics["rewards"] = normaliser.ret_rms
-            if given["normalize_obs"]:
-                self._statistics["observations"] = normaliser.obs_rms
-        normaliser.ret_rms = self._statistics["rewards"]
-        if given["normalize_obs"]:
-            normaliser.obs_rms = self._statistics["observations"]
-        return normaliser  # type: ignore[no-any-return]
+        guarded = FiniteOnly(vectorised, lambda: self.num_timesteps)
+        return normalised(guarded, self._settings, self._statistics)
 
     def get_env(self) -> VecEnv | None:
         """The environments as they give observations, before these are normalised."""
-        return self.env.venv if isinstance(self.env, VecNormalize) else self.env
+        env = self.env
+        while isinstance(env, FiniteOnly | VecNormalize):
+            env = env.venv
+        return env
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
         """Train in other environments; the statistics go on."""
@@ -198,13 +174,13 @@ class Baseline(VectorSnapshot, OnPolicyAlgorithm):
         The libraries draw from generators that all agents of a process share. Here each agent goes
         on where it was, so that what it learns does not depend on who else is there.
         """
-        _set_generators(self._randomness())
+        set_random_states(self._randomness())
         self._random, self._goes_on = None, True
         try:
             with self._learning():
                 super().learn(*arguments, **keywords)
         finally:
-            self._random = _generators()
+            self._random = random_states()
         return self
 
     def collect_rollouts(self, *arguments: Any, **keywords: Any) -> bool:
@@ -332,10 +308,10 @@ class Baseline(VectorSnapshot, OnPolicyAlgorithm):
         super()._go_on(kept, first)
 
     def _randomness(self) -> dict[str, Any]:
-        return _generators() if self._random is None else self._random
+        return random_states() if self._random is None else self._random
 
     def _set_randomness(self, states: dict[str, Any]) -> None:
-        _set_generators(states)
+        set_random_states(states)
         self._random = states
 
     @classmethod
@@ -381,12 +357,9 @@ class Baseline(VectorSnapshot, OnPolicyAlgorithm):
         return agent
 
     def _statistics_shapes(self) -> dict[str, tuple[int, ...]]:
-        shapes: dict[str, tuple[int, ...]] = {}
-        if self._settings["normalize_obs"] or self._settings["normalize_reward"]:
-            shapes["rewards"] = ()
         if self._settings["normalize_obs"]:
-            shapes["observations"] = self.observation_space.shape or ()
-        return shapes
+            return {"rewards": (), "observations": self.observation_space.shape or ()}
+        return {"rewards": ()} if self._settings["normalize_reward"] else {}
 
     def _restore(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         networks = {name: array for name, array in arrays.items() if name.startswith(NETWORKS)}
@@ -427,20 +400,3 @@ class PPO(Baseline, stable_baselines3.PPO):
 @final
 class A2C(Baseline, stable_baselines3.A2C):
     """Advantage actor-critic (Mnih et al., 2016), of Stable-Baselines3."""
-
-
-def _copies(env_id: str, count: int) -> VecEnv:
-    first, name = made(env_id), catalogue.resolve(env_id)
-    rest = [catalogue.make(name, disable_env_checker=True) for _ in range(count - 1)]
-    monitored = iter([Monitor(env) for env in (first, *rest)])
-    return DummyVecEnv([lambda: next(monitored)] * count)
-
-
-def _generators() -> dict[str, Any]:
-    """The states of the generators that the libraries draw from."""
-    return global_randomness() | {"torch": torch.get_rng_state().numpy().copy()}
-
-
-def _set_generators(states: Mapping[str, Any]) -> None:
-    set_global_randomness(states)
-    torch.set_rng_state(torch.from_numpy(np.array(states["torch"])))

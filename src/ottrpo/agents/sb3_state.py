@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 
+from ottrpo.persistence.randomness import global_randomness, set_global_randomness
+
 Arrays = dict[str, Any]
 NETWORKS, OPTIMISER, NORMALISER = "policy.", "optimizer.", "normaliser."
 
@@ -106,3 +108,14 @@ def restored_statistics(
         running.mean, running.var, running.count = mean, variance, float(count)
         statistics[name] = running
     return statistics
+
+
+def random_states() -> dict[str, Any]:
+    """The states of the generators that the libraries draw from."""
+    return global_randomness() | {"torch": torch.get_rng_state().numpy().copy()}
+
+
+def set_random_states(states: Mapping[str, Any]) -> None:
+    """Draw on from `random_states`."""
+    set_global_randomness(states)
+    torch.set_rng_state(torch.from_numpy(np.array(states["torch"])))

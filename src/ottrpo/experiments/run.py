@@ -11,8 +11,7 @@ from gymnasium import spaces
 
 from ottrpo.core.checks import require
 from ottrpo.envs import catalogue
-from ottrpo.persistence import bundle
-from ottrpo.persistence.checkpoints import Checkpoints, checkpoint_kind
+from ottrpo.persistence.checkpoints import Checkpoint, Checkpoints, checkpoint_kind
 from ottrpo.persistence.keeper import Keeper
 from ottrpo.persistence.snapshot import Snapshot, segment_line
 from ottrpo.persistence.stopping import StopSignals
@@ -173,15 +172,17 @@ def restored(directory: RunDirectory, watch: Watch, tell: Callable[[str], None] 
     for line in directory.torn_lines():
         tell(line)
     kind = checkpoint_kind(type(agent).__name__)
-    checkpoint = Checkpoints(directory.checkpoint_folder, kind).latest()
-    if checkpoint is None:
+
+    def go_back(checkpoint: Checkpoint) -> bool:
+        agent.restore(checkpoint.arrays, checkpoint.data["agent"])
+        recorder.restore(checkpoint.data["recorder"])
+        return True
+
+    if Checkpoints(directory.checkpoint_folder, kind).newest(go_back):
+        tell(f"going on from step {agent.num_timesteps:,} of {spec.steps:,}")
+    else:
         tell("it has no checkpoint: it starts again from the beginning")
         directory.cut_logs({})
-    else:
-        with bundle.interpreting(checkpoint.path):
-            agent.restore(checkpoint.arrays, checkpoint.data["agent"])
-            recorder.restore(checkpoint.data["recorder"])
-        tell(f"going on from step {agent.num_timesteps:,} of {spec.steps:,}")
     return Run(spec, agent, directory, recorder)
 
 

@@ -52,7 +52,7 @@ def write(path: Place, kind: str, arrays: Mapping[str, ArrayLike], data: Mapping
     Args:
         path: where; like SB3, ``.zip`` is added to a path without an ending.
         kind: what is saved; `read` must ask for the same.
-        arrays: numbers and booleans of any shape.
+        arrays: finite numbers and booleans of any shape.
         data: everything else, as JSON knows it; infinities and NaN are allowed.
 
     Raises:
@@ -170,6 +170,8 @@ def _content(kind: str, arrays: Mapping[str, ArrayLike], data: Mapping[str, Any]
     for name, tensor in tensors.items():
         if tensor.dtype.kind not in "biuf" or tensor.dtype.itemsize > 8:
             raise ValueError(f"the array {name!r} can't be saved: it holds {tensor.dtype}")
+        if tensor.dtype.kind == "f" and not np.isfinite(tensor).all():
+            raise ValueError(f"the array {name!r} can't be saved: it holds NaN or infinity")
     members = {DATA: strict_json.dumps(dict(data)), ARRAYS: save(tensors)}
     _require_usual_header(members[ARRAYS])  # what could not be read must not be written
     if len(members[ARRAYS]) > MAX_ARRAYS:

@@ -2,11 +2,11 @@
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +17,7 @@ from .files import remove_drafts
 
 KEPT = 2
 FOLDER = "checkpoints"  # in the directory of a run
+T = TypeVar("T")
 _NAME = re.compile(r"step-(\d{15})\.zip")
 
 
@@ -61,17 +62,23 @@ class Checkpoints:
         return path
 
     def latest(self) -> Checkpoint | None:
-        """The newest good checkpoint, or None if none was ever written.
+        """The newest good checkpoint, or None if none was ever written; see `newest`."""
+        return self.newest(lambda checkpoint: checkpoint)
 
-        A damaged one is warned about, and the one before it is taken.
+    def newest(self, use: Callable[[Checkpoint], T]) -> T | None:
+        """What ``use`` makes of the newest checkpoint that it can use; None if there is none.
+
+        One that is damaged, or that can't be put to use, is warned about, and the one before it
+        is taken.
 
         Raises:
-            ValueError: if there are checkpoints and all are damaged.
+            ValueError: if there are checkpoints and none can be used.
         """
         complaint = ""
         for step, path in self._found():
             try:
-                checkpoint = self._read(step, path)
+                with bundle.interpreting(path):
+                    used = use(self._read(step, path))
             except (ValueError, OSError) as error:
                 complaint = complaint or str(error)
                 continue
@@ -79,7 +86,7 @@ class Checkpoints:
                 warnings.warn(
                     f"{complaint}; using the one of step {step:,} before it", stacklevel=2
                 )
-            return checkpoint
+            return used
         if complaint:
             raise ValueError(f"no checkpoint in {self.folder} can be used: {complaint}")
         return None
@@ -122,21 +129,21 @@ class Checkpoints:
             raise ValueError(f"{self.folder} must be a folder of its own, not a link or a file")
 
 
-def last_checkpoint(path: Path, kind: str) -> Checkpoint:
-    """The last good checkpoint in a folder or a run's directory, or the one in a file.
+def last_checkpoint(path: Path, kind: str, use: Callable[[Checkpoint], T]) -> T:
+    """What ``use`` makes of the last checkpoint in a folder or a run's directory, or of a file.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if there is none, or none that can be used.
     """
     if path.is_file():
         arrays, data = bundle.read(path, kind)
         with bundle.interpreting(path):
-            return Checkpoint(data["step"], arrays, data["state"], path)
+            return use(Checkpoint(data["step"], arrays, data["state"], path))
     folder = path / FOLDER if (path / FOLDER).is_dir() else path
-    checkpoint = Checkpoints(folder, kind).latest()
-    if checkpoint is None:
+    used = Checkpoints(folder, kind).newest(use)
+    if used is None:
         raise ValueError(f"there is no checkpoint in {path}")
-    return checkpoint
+    return used
 
 
 def checkpoint_kind(class_name: str) -> str:

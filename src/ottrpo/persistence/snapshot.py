@@ -19,8 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from . import bundle
-from .checkpoints import checkpoint_kind, last_checkpoint
+from .checkpoints import Checkpoint, checkpoint_kind, last_checkpoint
 from .randomness import global_randomness, set_global_randomness
 from .values import Arrays, decode, encode
 
@@ -152,18 +151,24 @@ class Snapshot(Boundary, ABC):
         Raises:
             ValueError: if there is no checkpoint, or it does not fit.
         """
-        checkpoint = last_checkpoint(Path(path), checkpoint_kind(cls.__name__))
-        with bundle.interpreting(checkpoint.path):
-            data = checkpoint.data["agent"]
-            _require_version(data["training"])
-            missing = sorted(set(data["training"]["functions"]) - set(settings))
-            if missing:
-                raise ValueError(
-                    f"{missing[0]} was a function, which can't be saved; give it again: "
-                    f"resume(path, {missing[0]}=...)"
-                )
-            agent = cls._made_again(checkpoint.path, checkpoint.arrays, data, env, settings)
-            agent.restore(checkpoint.arrays, data)
+        return last_checkpoint(
+            Path(path),
+            checkpoint_kind(cls.__name__),
+            lambda checkpoint: cls._at(checkpoint, env, settings),
+        )
+
+    @classmethod
+    def _at(cls, checkpoint: Checkpoint, env: Any, settings: Mapping[str, Any]) -> Self:
+        data = checkpoint.data["agent"]
+        _require_version(data["training"])
+        missing = sorted(set(data["training"]["functions"]) - set(settings))
+        if missing:
+            raise ValueError(
+                f"{missing[0]} was a function, which can't be saved; give it again: "
+                f"resume(path, {missing[0]}=...)"
+            )
+        agent = cls._made_again(checkpoint.path, checkpoint.arrays, data, env, settings)
+        agent.restore(checkpoint.arrays, data)
         return agent
 
     def start_segment(self) -> None:

@@ -84,11 +84,11 @@ def _plain(value: Any, where: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Any:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in made if keys.count(key) > 1)
-        raise ValueError(f"its JSON has the key {shown(twice)} twice")
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise ValueError(f"its JSON has the key {shown(key)} twice")
+        made[key] = value
     if NON_FINITE not in made:
         return made
     name = made[NON_FINITE]

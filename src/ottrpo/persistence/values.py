@@ -64,8 +64,25 @@ def encode_generator(generator: np.random.Generator, arrays: Arrays, name: str) 
 def _encode_array(array: Any, arrays: Arrays, name: str) -> Any:
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise NotPlain(f"{name} is an array of {array.dtype}")
-    arrays[name] = np.array(array, order="C")
-    return {TAG: "array", "name": name}
+    return {TAG: "array", **_stored(np.array(array, order="C"), arrays, name)}
+
+
+def _stored(array: Any, arrays: Arrays, name: str) -> dict[str, str]:
+    """Add an array; NaN and infinity, which no bundle holds, as the bits that they are."""
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        arrays[name] = array.view(f"u{array.dtype.itemsize}")
+        return {"name": name, "bits": array.dtype.name}
+    arrays[name] = array
+    return {"name": name}
+
+
+def _found(value: Any, arrays: Mapping[str, Any]) -> Any:
+    array = arrays[value["name"]]
+    if "bits" not in value:
+        return np.array(array)
+    if value["bits"] not in ("float16", "float32", "float64"):
+        raise ValueError(f"there are no numbers of the kind {value['bits']!r}")
+    return np.array(array).view(value["bits"])
 
 
 def _encode_scalar(scalar: Any, arrays: Arrays, name: str) -> Any:
@@ -77,8 +94,7 @@ def _encode_list(items: Any, arrays: Arrays, name: str) -> Any:
     if len(items) > LONG and len(kinds) == 1 and kinds <= set(_NUMBERS):
         (kind,) = kinds
         if kind is float or all(abs(item) < 2**63 for item in items):
-            arrays[name] = np.array(items, _NUMBERS[kind])
-            return {TAG: "numbers", "name": name}
+            return {TAG: "numbers", **_stored(np.array(items, _NUMBERS[kind]), arrays, name)}
     return [encode(item, arrays, f"{name}.{i}") for i, item in enumerate(items)]
 
 
@@ -122,9 +138,9 @@ _ENCODERS: tuple[tuple[Any, Callable[[Any, Arrays, str], Any]], ...] = (
     (dict, _encode_dict),
 )
 _DECODERS: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {
-    "array": lambda value, arrays: np.array(arrays[value["name"]]),
-    "scalar": lambda value, arrays: arrays[value["name"]][()],
-    "numbers": lambda value, arrays: arrays[value["name"]].tolist(),
+    "array": _found,
+    "scalar": lambda value, arrays: _found(value, arrays)[()],
+    "numbers": lambda value, arrays: _found(value, arrays).tolist(),
     "generator": _generator,
     "tuple": lambda value, arrays: tuple(decode(value["items"], arrays)),
     "deque": lambda value, arrays: deque(decode(value["items"], arrays), value["maxlen"]),

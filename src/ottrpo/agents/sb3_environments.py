@@ -1,0 +1,103 @@
+"""Where an imported agent trains: copies of an environment, guarded, and normalised if asked."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.running_mean_std import RunningMeanStd
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecEnvWrapper, VecNormalize
+
+from ottrpo.core.checks import NonFiniteError
+from ottrpo.envs import catalogue
+
+from .environments import made, name_of
+from .guards import ADVICE
+
+
+def copies(env_id: str, count: int) -> VecEnv:
+    """As many environments of an id, stepped in turns."""
+    first, name = made(env_id), catalogue.resolve(env_id)
+    rest = [catalogue.make(name, disable_env_checker=True) for _ in range(count - 1)]
+    monitored = iter([Monitor(env) for env in (first, *rest)])
+    return DummyVecEnv([lambda: next(monitored)] * count)
+
+
+def normalised(
+    env: VecEnv, given: Mapping[str, Any], statistics: dict[str, RunningMeanStd]
+) -> VecEnv:
+    """The environments in a `VecNormalize`, if the settings ask for one.
+
+    Args:
+        env: the environments.
+        given: the settings of the agent.
+        statistics: shared with the environments, not copied: they survive a change of them.
+    """
+    if not (given["normalize_obs"] or given["normalize_reward"]):
+        return env
+    if given["normalize_obs"] and not isinstance(env.observation_space, spaces.Box):
+        raise ValueError(
+            f"normalize_obs needs observations in a Box, {name_of(env)} has "
+            f"{type(env.observation_space).__name__}; set normalize_obs=false"
+        )
+    normaliser: Any = VecNormalize(
+        env,
+        norm_obs=given["normalize_obs"],
+        norm_reward=given["normalize_reward"],
+        clip_obs=given["clip_obs"],
+        clip_reward=given["clip_reward"],
+        gamma=given["gamma"],
+    )
+    normaliser.ret_rms = statistics.setdefault("rewards", normaliser.ret_rms)
+    if given["normalize_obs"]:
+        normaliser.obs_rms = statistics.setdefault("observations", normaliser.obs_rms)
+    return normaliser  # type: ignore[no-any-return]
+
+
+class FiniteOnly(VecEnvWrapper):
+    """Refuses observations and rewards that are NaN or infinite before anybody has seen them.
+
+    Args:
+        venv: the environments.
+        taken: the steps taken so far.
+    """
+
+    def __init__(self, venv: VecEnv, taken: Callable[[], int]) -> None:
+        super().__init__(venv)
+        self._taken = taken
+
+    def reset(self) -> Any:
+        """The first observations."""
+        observation = self.venv.reset()
+        self._require_finite("observation", observation)
+        return observation
+
+    def step_wait(self) -> Any:
+        """What the environments answer."""
+        observation, reward, done, infos = self.venv.step_wait()
+        self._require_finite("reward", reward)
+        self._require_finite("observation", observation)
+        for index in np.flatnonzero(done):
+            last = infos[index].get("terminal_observation")
+            if last is not None:
+                self._require_finite("last observation", last, int(index))
+        return observation, reward, done, infos
+
+    def capture_state(self) -> None:
+        """There is nothing to capture."""
+
+    def restore_state(self, state: None) -> None:
+        """There is nothing to restore."""
+
+    def _require_finite(self, quantity: str, seen: Any, index: int | None = None) -> None:
+        for leaf in seen.values() if isinstance(seen, dict) else (seen,):
+            finite = np.isfinite(leaf)
+            if finite.all():
+                continue
+            at = tuple(int(i) for i in np.argwhere(~np.atleast_1d(finite))[0])
+            raise NonFiniteError(
+                f"{name_of(self.venv)}: environment {at[0] if index is None else index} returned "
+                f"a {quantity} of {np.atleast_1d(leaf)[at]} at step "
+                f"{self._taken() + self.num_envs}; {ADVICE}"
+            )
