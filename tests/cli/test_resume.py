@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -235,20 +236,16 @@ def test_negative_numbers_of_steps_are_refused(tmp_path, capsys):
 
 
 def test_a_job_goes_on_where_it_was(whole, tmp_path, monkeypatch):
-    from ottrpo.experiments.worker import main as one_run
+    from ottrpo.experiments.worker import begin_or_go_on
 
     out = tmp_path / "run"
-    job = {
-        **{"environment": "Taxi-v4", "agent": "ottrpo", "config": "default", "seed": 2},
-        **{"steps": STEPS, "overrides": [UPDATES], "protocol": "paper", "out": str(out)},
-        "checkpoint_every": EVERY,
-    }
-    interrupted(monkeypatch, lambda: one_run(job))
+    spec = runner.plan_run("Taxi-v4", seed=2, steps=STEPS, overrides=[UPDATES])
+    interrupted(monkeypatch, lambda: begin_or_go_on(spec, out, EVERY))
     assert checkpoints(out)
-    one_run(job)
+    begin_or_go_on(spec, out, EVERY)
     assert_same(out, whole)
     when = (out / "agent.zip").stat().st_mtime_ns
-    one_run(job)  # finished: left alone
+    begin_or_go_on(spec, out, EVERY)  # finished: left alone
     assert (out / "agent.zip").stat().st_mtime_ns == when
     with pytest.raises(ValueError, match="holds another run"):
-        one_run(job | {"seed": 9})
+        begin_or_go_on(replace(spec, seed=9), out, EVERY)

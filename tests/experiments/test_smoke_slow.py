@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from result_tables import without_times
@@ -19,6 +20,7 @@ from ottrpo.experiments import registry
 from ottrpo.experiments.study import STUDIES
 
 KILLS = 20
+ONE_RUN = Path(__file__).parent / "one_run.py"
 
 
 def start(folder, *arguments, **options):
@@ -102,9 +104,8 @@ def run_alone(folder, seed):
         "steps": STEPS,
         "overrides": [],
         "protocol": "quick",
-        "out": str(folder / f"seed{seed}"),
     }
-    command = [sys.executable, "-m", "ottrpo.experiments.worker", json.dumps(job)]
+    command = [sys.executable, str(ONE_RUN), json.dumps(job), str(folder / f"seed{seed}"), "50000"]
     subprocess.run(command, check=True, cwd=folder)
 
 

@@ -46,8 +46,16 @@ def test_a_file_becomes_cells(tmp_path):
         "Hopper-v5__ottrpo__default-radius-30pc-normalize_obs-false",
     ]
     assert [cell.seeds for cell in study.cells] == [2, 2, 3, 2, 2, 2, 2]
-    assert study.cells[2].overrides() == ['radius="50%"', 'policy_kwargs={"log_std_init": -1.0}']
+    assert study.cells[2].settings == {"radius": "50%", "policy_kwargs": {"log_std_init": -1.0}}
+    assert study.cells[2].spec().settings["policy_kwargs"] == {"log_std_init": -1.0}
     assert study.cells[4].settings == {"gamma": 0.9, "radius": 0.1, "normalize_obs": False}
+
+
+def test_a_setting_inside_a_table_can_vary(tmp_path):
+    text = STUDY.replace("normalize_obs = [true, false]", '"policy_kwargs.log_std_init" = [-1.0]')
+    cell = read_study(write(tmp_path, text)).cells[3]
+    assert cell.name == "Hopper-v5__ottrpo__default-radius-0.1-policy_kwargs.log_std_init--1.0"
+    assert cell.spec().settings["policy_kwargs"] == {"log_std_init": -1.0}
 
 
 @pytest.mark.parametrize(

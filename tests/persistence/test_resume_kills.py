@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+ONE_RUN = HERE.parent / "experiments" / "one_run.py"
 KILLS = int(os.environ.get("OTTRPO_KILLS", "50"))
 PATHS = [path for path in (os.environ.get("PYTHONPATH"),) if path]
 SMALL = ["n_steps=256", "batch_size=64", "n_epochs=4"]
@@ -40,9 +41,8 @@ def job(environment, every, *settings):
         asked = {
             **{"environment": environment, "agent": "ottrpo", "config": "default", "seed": 3},
             **{"steps": 5_000, "overrides": [*SMALL, *settings], "protocol": "quick"},
-            **{"out": str(folder), "checkpoint_every": every},
         }
-        return [sys.executable, "-m", "ottrpo.experiments.worker", json.dumps(asked)]
+        return [sys.executable, str(ONE_RUN), json.dumps(asked), str(folder), str(every)]
 
     return words
 

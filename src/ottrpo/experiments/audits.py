@@ -24,7 +24,8 @@ from ottrpo.results.run_directory import RunDirectory
 from ottrpo.tabular.planning import capped_return
 
 from .jobs import clear
-from .run import build_agent, manifest, plan_job, train
+from .run import build_agent, manifest, train
+from .spec import RunSpec
 
 # POT is asked about every tenth of the first updates of a run, and then about one in 250.
 POT_OFTEN, POT_OFTEN_UNTIL, POT_SELDOM = 10, 200, 250
@@ -114,8 +115,8 @@ def pot_discrepancy(improvement: Any) -> float:
     return total
 
 
-def main(job: Mapping[str, Any]) -> None:
-    """Train and audit what the job says, into the directory it names.
+def run_audited(spec: RunSpec, path: Path) -> None:
+    """Train and audit into the directory ``path``.
 
     Such a run takes a second or so: one that was interrupted starts from the beginning.
     """
@@ -123,8 +124,6 @@ def main(job: Mapping[str, Any]) -> None:
         find_spec("ot") is not None,
         "this run checks its updates with POT, which is not installed: pip install POT",
     )
-    spec = plan_job(job)
-    path = Path(job["out"])
     path.mkdir(parents=True, exist_ok=True)
     with DirectoryLock(path) as lock:
         clear(path, lock.path)

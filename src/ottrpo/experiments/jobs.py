@@ -51,21 +51,6 @@ class Job:
         """What its process prints; beside the directory, which belongs to the run alone."""
         return log_of(self.path)
 
-    def data(self) -> dict[str, Any]:
-        """What the process of the run is given."""
-        return {
-            "environment": self.spec.asked_environment,
-            "agent": self.spec.agent,
-            "config": self.spec.config,
-            "seed": self.spec.seed,
-            "steps": self.spec.steps,
-            "overrides": self.cell.overrides(),
-            "protocol": self.spec.protocol.name,
-            "out": str(self.path),
-            "audit": self.cell.audit,
-            "log": str(self.log),
-        }
-
     def state(self) -> State:
         """Whether the directory holds this very run; ``other`` if it holds something else."""
         if not (self.path / MANIFEST).is_file():

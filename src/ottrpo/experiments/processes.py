@@ -115,7 +115,7 @@ class Worker:
         self._life = job.sign_of_life()
         self._seen = time.monotonic()
         with suppress(OSError):  # if it has died already, the pipe tells
-            self.pipe.send(job.data())
+            self.pipe.send(job)
 
     @property
     def alive(self) -> bool:

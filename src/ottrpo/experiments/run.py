@@ -24,6 +24,7 @@ from .registry import agent_by_key, agent_for
 from .spec import (
     RunSpec,
     merge,
+    nested,
     parse_overrides,
     read_configuration,
     require_known,
@@ -38,10 +39,21 @@ def plan_run(
     config: str = "default",
     seed: int = 0,
     steps: int | None = None,
+    settings: Mapping[str, Any] | None = None,
     overrides: Iterable[str] = (),
     protocol: str = "paper",
 ) -> RunSpec:
     """Resolve what the user asked for into a run.
+
+    Args:
+        environment: a Gymnasium id, also a retired one.
+        agent: its name.
+        config: one of its configurations.
+        seed: of everything random in training.
+        steps: of training; what the configuration says by default.
+        settings: laid over the configuration.
+        overrides: laid over those, as ``key=value``.
+        protocol: when and how it is evaluated.
 
     Raises:
         ValueError: if the environment, the agent, the configuration or a setting is unknown.
@@ -50,10 +62,12 @@ def plan_run(
     name = catalogue.resolve(environment)
     entry = agent_for(agent, name, finite=finite)
     configuration = read_configuration(entry.config_folder, config)
-    settings = merge(configuration.settings_for(name), parse_overrides(overrides))
+    merged = configuration.settings_for(name)
+    for over in (nested(settings or {}), parse_overrides(overrides)):
+        merged = merge(merged, over)
     known = entry.known_settings()
-    require_known(settings, known, agent)
-    require_types(settings, known)
+    require_known(merged, known, agent)
+    require_types(merged, known)
     total = configuration.steps_for(name) if steps is None else steps
     if total is None:
         raise ValueError(f"the configuration {config!r} says no steps for {name}; give --steps N")
@@ -63,17 +77,11 @@ def plan_run(
         agent=agent,
         agent_key=entry.key,
         config=config,
-        settings=settings,
+        settings=merged,
         seed=seed,
         steps=total,
         protocol=protocol_named(protocol, finite=finite),
     )
-
-
-def plan_job(job: Mapping[str, Any]) -> RunSpec:
-    """The run of a job, which a study hands to another process."""
-    names = ("agent", "config", "seed", "steps", "overrides", "protocol")
-    return plan_run(job["environment"], **{name: job[name] for name in names})
 
 
 def build_agent(spec: RunSpec) -> Any:

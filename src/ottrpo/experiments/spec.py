@@ -109,6 +109,20 @@ def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> Settings:
     return merged
 
 
+def nested(settings: Mapping[str, Any]) -> Settings:
+    """``settings`` with their dotted keys taken apart.
+
+    >>> nested({"a": 1, "t.x": 2, "t.y": 3})
+    {'a': 1, 't': {'x': 2, 'y': 3}}
+    """
+    made: Settings = {}
+    for key, value in settings.items():
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        made = merge(made, value)
+    return made
+
+
 def parse_overrides(texts: Iterable[str]) -> Settings:
     """Settings from ``key=value`` texts; values are TOML or JSON, and a bare word is a string.
 

@@ -17,7 +17,6 @@ their order or where they are done.
 """
 
 import itertools
-import json
 import math
 import tomllib
 from collections import Counter
@@ -87,10 +86,6 @@ class Cell:
         parts = (self.environment, self.agent, self.label or self.config)
         return "__".join(part.replace("/", "-").replace(" ", "-") for part in parts)
 
-    def overrides(self) -> list[str]:
-        """The settings as the command line takes them."""
-        return [f"{key}={json.dumps(value)}" for key, value in self.settings.items()]
-
     def spec(self, steps: int | None = None) -> "RunSpec":
         """The run with the first seed, resolved; ``steps`` replaces what the cell says.
 
@@ -105,7 +100,7 @@ class Cell:
             config=self.config,
             seed=self.first_seed,
             steps=self.steps if steps is None else steps,
-            overrides=self.overrides(),
+            settings=self.settings,
             protocol=self.protocol,
         )
 

@@ -1,7 +1,6 @@
-"""What the process of a run does: ``python -m ottrpo.experiments.worker JOB``, JOB in JSON.
+"""What the process of a run does: jobs come through a pipe, and each is answered.
 
-The processes of a study are started with `serve` instead, and get their jobs through a pipe. What a
-run prints, and the whole story of a failure, go into the log that its job names.
+What a run prints, and the whole story of a failure, go into the log of its job.
 """
 
 import gc
@@ -16,9 +15,13 @@ from contextlib import suppress
 from dataclasses import asdict
 from multiprocessing import connection, parent_process
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottrpo.threads import default_to_one_thread
+
+if TYPE_CHECKING:
+    from .jobs import Job
+    from .spec import RunSpec
 
 CHECKPOINT_EVERY = 50_000
 
@@ -33,7 +36,7 @@ class Nobody:
         """Nothing."""
 
 
-def serve(jobs: "connection.Connection[str | None, dict[str, Any] | None]", log: Path) -> None:
+def serve(jobs: "connection.Connection[str | None, Job | None]", log: Path) -> None:
     """Do jobs until None comes; each is answered by why it failed, None if it did not."""
     os.setsid()  # an interrupt at the terminal is for who started us
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -50,15 +53,15 @@ def serve(jobs: "connection.Connection[str | None, dict[str, Any] | None]", log:
         jobs.send(do(job))
 
 
-def do(job: dict[str, Any]) -> str | None:
+def do(job: "Job") -> str | None:
     """One run, with its output in its log; why it failed, in one line, if it did."""
     try:
-        _print_into(Path(job["log"]))
-        if job["audit"]:
-            from .audits import main as run
+        _print_into(job.log)
+        if job.cell.audit:
+            from .audits import run_audited as run
         else:
-            run = main
-        run(job)
+            run = begin_or_go_on
+        run(job.spec, job.path)
         sys.stdout.flush()
     except Exception as error:
         with suppress(OSError):  # the disk may be full
@@ -67,49 +70,41 @@ def do(job: dict[str, Any]) -> str | None:
     return None
 
 
-def main(job: Mapping[str, Any]) -> None:
-    """Do the run that the job describes, in the directory that it names.
+def begin_or_go_on(spec: "RunSpec", path: Path, checkpoint_every: int = CHECKPOINT_EVERY) -> None:
+    """Do a run in the directory ``path``.
 
-    A directory that holds that run, unfinished, is gone on with from its last checkpoint (from the
-    start if it has none); one that holds it finished is left alone.
+    One that holds that run, unfinished, is gone on with from its last checkpoint (from the start if
+    it has none); one that holds it finished is left alone.
 
     Raises:
-        ValueError: if the job can't be done, or the directory holds another run or is in use.
+        ValueError: if the run can't be done, or the directory holds another or is in use.
     """
-    default_to_one_thread()
     from ottrpo.persistence.lock import DirectoryLock
-
-    from .run import Stopped, plan_job
-
-    spec = plan_job(job)
-    path = Path(job["out"])
-    path.mkdir(parents=True, exist_ok=True)
-    try:
-        with DirectoryLock(path):
-            _begin_or_go_on(spec, path, job.get("checkpoint_every", CHECKPOINT_EVERY))
-    except Stopped as stopped:
-        sys.stderr.write(f"{stopped}\n")
-        stopped.stop.obey()
-
-
-def _begin_or_go_on(spec: Any, path: Path, checkpoint_every: int) -> None:
     from ottrpo.results.layout import MANIFEST
     from ottrpo.results.run_directory import RunDirectory
 
-    from .run import build_agent, manifest, resume, spec_of, train
+    from .run import Stopped, build_agent, manifest, resume, spec_of, train
 
-    if not (path / MANIFEST).is_file():
-        agent = build_agent(spec)
-        directory = RunDirectory.create(path, manifest(spec, agent, checkpoint_every))
-        train(spec, agent, directory, Nobody())
-        return
-    directory = RunDirectory.open(path)
-    held = spec_of(directory.manifest)
-    # through JSON: a manifest knows no tuples
-    if json.dumps(asdict(held)) != json.dumps(asdict(spec)):
-        raise ValueError(f"{path} holds another run; choose another directory, or remove it")
-    if not directory.finished:
-        resume(directory, Nobody())
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        with DirectoryLock(path):
+            if not (path / MANIFEST).is_file():
+                agent = build_agent(spec)
+                directory = RunDirectory.create(path, manifest(spec, agent, checkpoint_every))
+                train(spec, agent, directory, Nobody())
+                return
+            directory = RunDirectory.open(path)
+            held = spec_of(directory.manifest)
+            # through JSON: a manifest knows no tuples
+            if json.dumps(asdict(held)) != json.dumps(asdict(spec)):
+                raise ValueError(
+                    f"{path} holds another run; choose another directory, or remove it"
+                )
+            if not directory.finished:
+                resume(directory, Nobody())
+    except Stopped as stopped:
+        sys.stderr.write(f"{stopped}\n")
+        stopped.stop.obey()
 
 
 def _print_into(log: Path) -> None:
@@ -126,7 +121,3 @@ def _die_with_parent() -> None:
     if parent is not None:
         connection.wait([parent.sentinel])
         os._exit(1)
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
