@@ -4,11 +4,16 @@ import json
 import sys
 from pathlib import Path
 
-from ottrpo.threads import default_to_one_thread
 
-default_to_one_thread()
+def main(asked, folder, every):
+    from ottrpo.threads import default_to_one_thread
 
-from ottrpo.experiments.run import plan_run  # noqa: E402
-from ottrpo.experiments.worker import begin_or_go_on  # noqa: E402
+    default_to_one_thread()
+    from ottrpo.experiments.run import plan_run
+    from ottrpo.experiments.worker import begin_or_go_on
 
-begin_or_go_on(plan_run(**json.loads(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[3]))
+    begin_or_go_on(plan_run(**json.loads(asked)), Path(folder), int(every))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

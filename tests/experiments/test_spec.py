@@ -7,7 +7,6 @@ from ottrpo.experiments.spec import (
     merge,
     parse_overrides,
     read_configuration,
-    require_known,
     require_types,
 )
 
@@ -93,12 +92,6 @@ def test_an_unknown_configuration_is_refused_with_a_suggestion(tmp_path):
     write(tmp_path, default="", paper="")
     with pytest.raises(ValueError, match="did you mean 'paper'"):
         read_configuration(tmp_path, "papper")
-
-
-def test_an_unknown_setting_is_refused_with_a_suggestion():
-    require_known({"radius": 1}, ["radius", "cost"], "ottrpo")
-    with pytest.raises(ValueError, match=r"'raduis' is not a setting of ottrpo; .*'radius'"):
-        require_known({"raduis": 1}, ["radius", "cost"], "ottrpo")
 
 
 KINDS = {"n": int, "x": float, "on": bool, "name": str, "way": Literal["up", "down"], "any": Any}

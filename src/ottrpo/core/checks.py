@@ -1,5 +1,7 @@
 """Checks of what a user hands in: one clear sentence, or nothing."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,21 @@ def require(condition: bool | np.bool_, message: str) -> None:
     """Raise a ``ValueError`` with ``message`` unless ``condition`` holds."""
     if not condition:
         raise ValueError(message)
+
+
+def require_one_of(name: Any, known: Iterable[str], what: str) -> None:
+    """Refuse a name that is not known, with the nearest one that is.
+
+    >>> require_one_of("binari", ["binary", "table"], "a cost")
+    Traceback (most recent call last):
+        ...
+    ValueError: 'binari' is not a cost; did you mean 'binary'? known: binary, table
+    """
+    names = list(known)
+    if name not in names:
+        close = get_close_matches(str(name), names, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(f"{name!r} is not {what}; {hint}known: {', '.join(names) or 'none'}")
 
 
 def printable(text: str) -> str:

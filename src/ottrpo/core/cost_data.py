@@ -8,10 +8,9 @@ from a closed list and nothing is ever evaluated.
 import math
 from collections.abc import Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any
 
-from .checks import require
+from .checks import require, require_one_of
 from .costs import (
     Binary,
     Cost,
@@ -70,10 +69,7 @@ def cost_to_data(cost: Cost) -> dict[str, Any]:
 
 
 def _build(kind: str, settings: dict[str, Any]) -> Cost:
-    if kind not in COST_KINDS:
-        close = get_close_matches(kind, COST_KINDS, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"{kind!r} is not a cost; {hint}known: {_known()}")
+    require_one_of(kind, COST_KINDS, "a cost")
     cost_type = COST_KINDS[kind]
     names = [f.name for f in fields(cost_type)]  # type: ignore[arg-type]
     unknown = sorted(set(settings) - set(names))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import Any
 
-from ottrpo.core.checks import require
+from ottrpo.core.checks import require_one_of
 
 LAST_TENTH = 0.9
 
@@ -50,9 +50,7 @@ def protocol_named(name: str, *, finite: bool) -> Protocol:
     Raises:
         ValueError: if there is no such protocol.
     """
-    require(
-        name in PROTOCOLS, f"{name!r} is not a protocol; known: {', '.join(map(repr, PROTOCOLS))}"
-    )
+    require_one_of(name, PROTOCOLS, "a protocol")
     return PROTOCOLS[name](finite=finite)
 
 

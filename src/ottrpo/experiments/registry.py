@@ -7,14 +7,13 @@ them trains is decided by the environment's spaces.
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottrpo.core import Cost
-from ottrpo.core.checks import require
+from ottrpo.core.checks import require, require_one_of
 from ottrpo.core.cost_data import cost_from_data, cost_to_data
 
 from .spec import configuration_names
@@ -161,19 +160,14 @@ def agents() -> list[AgentEntry]:
 
 def agent_by_key(key: str) -> AgentEntry:
     """The agent that a manifest names."""
-    for entry in agents():
-        if entry.key == key:
-            return entry
-    raise ValueError(f"there is no agent {key!r}; known: {', '.join(a.key for a in agents())}")
+    by_key = {entry.key: entry for entry in agents()}
+    require_one_of(key, by_key, "an agent")
+    return by_key[key]
 
 
 def agent_for(name: str, environment: str, *, finite: bool) -> AgentEntry:
     """The agent ``name`` for an environment with finite, or other, spaces."""
-    names = sorted({entry.name for entry in agents()})
-    if name not in names:
-        close = get_close_matches(name, names, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"{name!r} is not an agent; {hint}known: {', '.join(names) or 'none'}")
+    require_one_of(name, sorted({entry.name for entry in agents()}), "an agent")
     # the class for finite problems comes first where both would do
     fitting = [e for e in agents() if e.name == name and (finite or not e.finite)]
     require(

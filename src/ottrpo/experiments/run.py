@@ -1,6 +1,7 @@
 """Train one agent on one environment, measure it by protocol, and keep the run."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import cache
@@ -9,7 +10,7 @@ from typing import Any, final
 
 from gymnasium import spaces
 
-from ottrpo.core.checks import require
+from ottrpo.core.checks import require, require_one_of
 from ottrpo.envs import catalogue
 from ottrpo.persistence.checkpoints import Checkpoint, Checkpoints, checkpoint_kind
 from ottrpo.persistence.keeper import Keeper
@@ -21,15 +22,7 @@ from . import provenance
 from .protocol import Protocol, protocol_named
 from .recorder import Recorder, Watch
 from .registry import agent_by_key, agent_for
-from .spec import (
-    RunSpec,
-    merge,
-    nested,
-    parse_overrides,
-    read_configuration,
-    require_known,
-    require_types,
-)
+from .spec import RunSpec, merge, nested, parse_overrides, read_configuration, require_types
 
 
 def plan_run(
@@ -66,7 +59,8 @@ def plan_run(
     for over in (nested(settings or {}), parse_overrides(overrides)):
         merged = merge(merged, over)
     known = entry.known_settings()
-    require_known(merged, known, agent)
+    for key in merged:
+        require_one_of(key, sorted(known), f"a setting of {agent}")
     require_types(merged, known)
     total = configuration.steps_for(name) if steps is None else steps
     if total is None:
@@ -217,12 +211,38 @@ class Run:
         # agents on tables always count on
         finite = agent_by_key(self.spec.agent_key).finite
         counting = {} if finite else {"reset_num_timesteps": agent.num_timesteps == 0}
-        with _Boundary(self) as boundary, agent.telling(boundary.after_update):
+        with self._looking_on() as after_update, agent.telling(after_update):
             if remaining > 0:  # else it was killed between its last update and the end
                 agent.learn(remaining, **counting)
         self.recorder.finish(agent)
         agent.save(self.directory.agent_path)
         self.directory.forget_checkpoints()
+
+    @contextmanager
+    def _looking_on(self) -> Iterator[Callable[[Any], bool]]:
+        """What happens after every update: records, checkpoints, and stopping when asked to."""
+        asked = self.directory.manifest.get("checkpoints")
+        if not asked:
+            yield self.recorder.after_update
+            return
+
+        def after_update(agent: Any) -> bool:
+            self.recorder.after_update(agent)
+            if agent.num_timesteps < self.spec.steps:
+                keeper.after_update(agent)
+                if stop.asked is not None:
+                    raise Stopped(
+                        f"stopped at step {agent.num_timesteps:,} of {self.spec.steps:,}; to go "
+                        f"on: ottrpo resume {self.directory.path}",
+                        stop,
+                    )
+            return True
+
+        folder, every = self.directory.checkpoint_folder, asked["every"]
+        with StopSignals() as stop:
+            extra = lambda: {"recorder": self.recorder.state()}  # noqa: E731
+            keeper = Keeper(self.agent, folder, every, stop, extra)
+            yield after_update
 
 
 class Stopped(Exception):
@@ -231,43 +251,6 @@ class Stopped(Exception):
     def __init__(self, message: str, stop: StopSignals) -> None:
         super().__init__(message)
         self.stop = stop
-
-
-@final
-class _Boundary:
-    """What happens between two updates: records, checkpoints, and stopping when asked to."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._stop = StopSignals()
-        self._keeper: Keeper | None = None
-        asked = run.directory.manifest.get("checkpoints")
-        if asked:
-            folder, every = run.directory.checkpoint_folder, asked["every"]
-            extra = lambda: {"recorder": run.recorder.state()}  # noqa: E731
-            self._keeper = Keeper(run.agent, folder, every, self._stop, extra)
-
-    def __enter__(self) -> "_Boundary":
-        if self._keeper is not None:
-            self._stop.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stop.__exit__()
-
-    def after_update(self, agent: Any) -> bool:
-        """Called by the agent after every update; training goes on."""
-        self._run.recorder.after_update(agent)
-        if self._keeper is None or agent.num_timesteps >= self._run.spec.steps:
-            return True
-        self._keeper.after_update(agent)
-        if self._stop.asked is not None:
-            raise Stopped(
-                f"stopped at step {agent.num_timesteps:,} of {self._run.spec.steps:,}; to go on: "
-                f"ottrpo resume {self._run.directory.path}",
-                self._stop,
-            )
-        return True
 
 
 def spec_of(manifest: Mapping[str, Any]) -> RunSpec:

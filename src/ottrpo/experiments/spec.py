@@ -9,11 +9,10 @@ import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from ottrpo.core.checks import require
+from ottrpo.core.checks import require, require_one_of
 
 from .protocol import Protocol
 
@@ -133,20 +132,11 @@ def parse_overrides(texts: Iterable[str]) -> Settings:
     for text in texts:
         key, equals, value = text.partition("=")
         require(bool(equals and key.strip()), f"an override is written key=value, got {text!r}")
-        settings = merge(settings, _parse_override(key.strip(), value.strip()))
+        try:
+            settings = merge(settings, _parse_override(key.strip(), value.strip()))
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"can't read the override {text!r}: {error}") from error
     return settings
-
-
-def require_known(settings: Mapping[str, Any], known: Iterable[str], agent: str) -> None:
-    """Refuse the settings that ``agent`` does not have, naming the nearest one it has."""
-    names = sorted(known)
-    for key in settings:
-        if key not in names:
-            close = get_close_matches(key, names, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ValueError(
-                f"{key!r} is not a setting of {agent}; {hint}known: {', '.join(names)}"
-            )
 
 
 def require_types(settings: Mapping[str, Any], annotations: Mapping[str, Any]) -> None:
@@ -171,13 +161,7 @@ def _words(choices: Iterable[Any]) -> str:
 
 
 def _read(folder: Path, name: str, seen: tuple[str, ...]) -> Configuration:
-    names = configuration_names(folder)
-    if name not in names:
-        close = get_close_matches(name, names, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(
-            f"{name!r} is not a configuration of {folder.name}; {hint}known: {', '.join(names)}"
-        )
+    require_one_of(name, configuration_names(folder), f"a configuration of {folder.name}")
     require(name not in seen, f"configurations extend each other in a circle: {(*seen, name)}")
     path = folder / f"{name}.toml"
     try:
@@ -219,32 +203,12 @@ def _require_tables(file: str, settings: Any, environments: Any, steps: Any) -> 
 
 
 def _parse_override(key: str, value: str) -> Settings:
-    for text in (value, _toml_from_json(value), _quoted(value)):
-        try:
-            return tomllib.loads(f"{key} = {text}")
-        except tomllib.TOMLDecodeError as error:
-            reason = error
-    raise ValueError(f"can't read the override {key}={value}: {reason}") from reason
-
-
-def _toml_from_json(value: str) -> str:
-    """A JSON object as a TOML inline table: TOML writes = where JSON has a colon."""
     try:
-        data = json.loads(value)
+        return tomllib.loads(f"{key} = {value}")
+    except tomllib.TOMLDecodeError:
+        tomllib.loads(f"{key} = 0")  # the key, at least, must be one
+    try:
+        # TOML writes = where JSON has a colon
+        return nested({key: json.loads(value)} if value[:1] in ("{", "[") else {key: value})
     except ValueError:
-        return value
-    return _inline(data)
-
-
-def _inline(data: Any) -> str:
-    if isinstance(data, dict):
-        items = ", ".join(f"{json.dumps(key)} = {_inline(item)}" for key, item in data.items())
-        return f"{{{items}}}"
-    if isinstance(data, list):
-        return f"[{', '.join(map(_inline, data))}]"
-    return json.dumps(data)
-
-
-def _quoted(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+        return nested({key: value})

@@ -7,11 +7,10 @@ The same names stand in the constructor of an agent, in the TOML files of
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from typing import Any, Literal, Self, final, get_args
 
 from ottrpo.core import Binary, Cost
-from ottrpo.core.checks import positive_number, require
+from ottrpo.core.checks import positive_number, require, require_one_of
 from ottrpo.core.cost_data import cost_from_data, cost_to_data
 
 Estimator = Literal["td", "mc", "exact"]
@@ -139,10 +138,7 @@ class TabularSettings(EstimationSettings):
         """Settings from plain data, refusing names that are not settings."""
         known = [f.name for f in fields(cls)]
         for name in values:
-            if name not in known:
-                close = get_close_matches(name, known, n=1)
-                hint = f"did you mean {close[0]!r}? " if close else ""
-                raise ValueError(f"{name!r} is not a setting; {hint}known: {', '.join(known)}")
+            require_one_of(name, known, "a setting")
         return cls(**values)
 
     def to_mapping(self) -> dict[str, Any]:
