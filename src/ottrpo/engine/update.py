@@ -61,6 +61,20 @@ def minibatches(rows: int, batch_size: int, epochs: int, rng: Generator) -> tupl
     return index.reshape(-1, batch_size), weight
 
 
+def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """``function`` as a program of its own; inside a larger program, as a part of that.
+
+    ``options`` go to JAX's jit, which takes them for whole programs only.
+    """
+    program = eqx.filter_jit(function, **options)
+
+    def call(*arguments: Any) -> Any:
+        inside = any(map(traced, jax.tree.leaves(arguments)))
+        return (function if inside else program)(*arguments)
+
+    return call
+
+
 # (what is carried on, rows of the minibatch, its own arguments, arguments of all minibatches) ->
 # (what is carried on, terms to report)
 Step = Callable[..., tuple[Any, Batch]]
@@ -83,27 +97,26 @@ def over_minibatches(step: Step, **compile_options: Any) -> Callable[..., tuple[
         changing, fixed = eqx.partition(state, eqx.is_array)
 
         def body(changing: Any, picked: tuple[Array, tuple[Any, ...]]) -> tuple[Any, Batch]:
-            rows = jax.tree.map(lambda array: array[picked[0]], batch)
+            rows = jax.tree.map(lambda array: jnp.asarray(array)[picked[0]], batch)
             moved, terms = step(eqx.combine(changing, fixed), rows, *picked[1], *shared)
             return eqx.filter(moved, eqx.is_array), terms
 
         changing, terms = jax.lax.scan(body, changing, (index, each))
         return eqx.combine(changing, fixed), jax.tree.map(jnp.mean, terms)
 
-    compiled, compiled_scan = (eqx.filter_jit(f, **compile_options) for f in (step, scan))
+    one, all_of_them = (compiled(function, **compile_options) for function in (step, scan))
 
     def loop(
         state: Any, batch: Batch, index: Array, each: tuple[Any, ...], *shared: Any
     ) -> tuple[Any, Batch]:
-        if any(map(traced, jax.tree.leaves((state, index)))):  # part of a larger program
-            return scan(state, batch, index, each, *shared)
         if not batch["images"]:
-            return compiled_scan(state, batch, index, each, *shared)
+            done: tuple[Any, Batch] = all_of_them(state, batch, index, each, *shared)
+            return done
         collected = []
         for i, picked in enumerate(index):
             rows = jax.tree.map(lambda array, picked=picked: array[picked], batch)
             own = jax.tree.map(lambda array, i=i: array[i], each)
-            state, terms = compiled(state, rows, *own, *shared)
+            state, terms = one(state, rows, *own, *shared)
             collected.append(terms)
         return state, jax.tree.map(lambda *values: jnp.stack(values).mean(), *collected)
 

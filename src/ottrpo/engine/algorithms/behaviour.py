@@ -93,7 +93,7 @@ def draw_features(count: int, size: int, bandwidth: float, rng: Generator) -> Fe
 def zero_potentials(rows: int, features: Features) -> Potentials:
     """Test functions that are zero everywhere."""
     count = len(features.phase)
-    zero = np.zeros((rows, count + -count % LANES), features.phase.dtype)
+    zero = jnp.zeros((rows, count + -count % LANES), features.phase.dtype)
     return Potentials(zero, zero)
 
 

@@ -24,7 +24,7 @@ from ottrpo.engine.estimate import Experience, Rollout, explained_variance
 from ottrpo.engine.networks import Networks
 from ottrpo.engine.schedules import Now
 from ottrpo.engine.state import Learner, TrainState
-from ottrpo.engine.update import ADAM_EPSILON, Batch, minibatches, over_minibatches
+from ottrpo.engine.update import ADAM_EPSILON, Batch, compiled, minibatches, over_minibatches
 
 from .base import Algorithm, Report
 from .behaviour import (
@@ -298,7 +298,7 @@ def make_alternate(
         return Turn(Learner(move(learning_rate * change), memory), kept), terms
 
     loop = over_minibatches(one, **WIDE)
-    inner_products = eqx.filter_jit(gram, **WIDE)
+    inner_products = compiled(gram, **WIDE)
 
     def alternate(
         learner: Learner,

@@ -1,0 +1,159 @@
+"""The engine as a compiled program: it learns what the host learns, and seeds side by side."""
+
+from typing import NamedTuple
+
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ottrpo.envs.toys  # noqa: F401  # registers the toys
+from ottrpo import BGPG, OTTRPO, WNPG
+from ottrpo.collect.device import DeviceTraining, Step
+from ottrpo.core import PNorm, SquaredEuclidean, TableCost
+from ottrpo.engine.algorithms.ottrpo import TrustRegion
+from ottrpo.engine.models import Options, model_for
+from ottrpo.engine.networks import Architecture
+from ottrpo.engine.schedules import Schedules, Straight
+from ottrpo.engine.spaces import BoxActions
+from ottrpo.engine.state import Normaliser
+
+SMALL = {"n_steps": 64, "batch_size": 32, "n_epochs": 2, "policy_kwargs": {"net_arch": [8]}}
+GUIDED = {"n_actions": 2, "n_features": 8, "dual_steps": 2}
+PENDULUM, REACH = lambda: gym.make("Pendulum-v1", max_episode_steps=30), "ottrpo/Reach-v0"
+MATCH = "ottrpo/Match-v0"
+TABLE = TableCost([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]])
+CASES = {
+    "linear": (OTTRPO, PENDULUM, {}),
+    "too far": (OTTRPO, PENDULUM, {"learning_rate": 3e-2, "radius": 1e-3}),
+    "learnt sigma": (OTTRPO, lambda: REACH, {"learn_std": True, "use_sde": True}),
+    "annealed sigma": (OTTRPO, lambda: REACH, {"log_std_final": -2.0, "radius": "600%"}),
+    "sample": (OTTRPO, lambda: REACH, {"model": "sample", "cost": PNorm(1), "update": "ascent"}),
+    "antithetic": (OTTRPO, lambda: REACH, {"model": "antithetic"}),
+    "candidates": (OTTRPO, PENDULUM, {"advantage": "network", "n_sources": 2}),
+    "slope": (OTTRPO, lambda: REACH, {"advantage": "network", "model": "linear"}),
+    "labels": (OTTRPO, lambda: MATCH, {}),
+    "masks": (OTTRPO, lambda: gym.make(MATCH, masked=True), {"cost": TABLE, "radius": "20%"}),
+    "loose": (OTTRPO, lambda: MATCH, {"advantage": "network", "radius": 50.0}),
+    "bgpg": (BGPG, PENDULUM, GUIDED),
+    "wnpg": (WNPG, PENDULUM, GUIDED | {"time_limits": "bootstrap"}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_update_on_the_host_is_that_of_the_compiled_program(name):
+    """One rollout, the same draws: NumPy in float64 here, JAX in float32 there."""
+    kind, env, settings = CASES[name]
+    agent = kind("MlpPolicy", env(), seed=0, **(SMALL | settings)).learn(64)
+    rollout, algorithm = agent.collect_rollout(None), agent.algorithm
+    now = agent.schedules.now(0.5, 100.0)
+    draws = algorithm.draw(64, agent.rng)
+
+    def update(state, rollout, draws, now):
+        after, batch = algorithm.estimate(state, rollout, now)
+        return algorithm.improve(state, after, batch, draws, now)
+
+    given = agent.train_state, rollout, draws, now
+    state, report = update(*given)
+    compiled, compiled_report = jax.jit(update)(*jax.tree.map(jnp.asarray, given))
+    assert jax.tree.structure(compiled) == jax.tree.structure(state)
+    for ours, theirs in zip(jax.tree.leaves(state), jax.tree.leaves(compiled), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    for key, value in report.items():
+        assert float(value) == pytest.approx(float(compiled_report[key]), rel=1e-3, abs=1e-5), key
+
+
+class Turning(NamedTuple):
+    angle: jax.Array
+    speed: jax.Array
+    steps: jax.Array
+
+
+class Pendulum:
+    """Gymnasium's, as functions: it is cut off after 50 steps, and falls off beyond a speed."""
+
+    def reset(self, key):
+        angle, speed = jax.random.uniform(key, (2,), minval=-1.0, maxval=1.0)
+        world = Turning(jnp.pi * angle, speed, jnp.zeros((), int))
+        return world, self._seen(world)
+
+    def step(self, world, action):
+        angle = (world.angle + jnp.pi) % (2 * jnp.pi) - jnp.pi
+        cost = angle**2 + 0.1 * world.speed**2 + 0.001 * action[0] ** 2
+        speed = world.speed + (15.0 * jnp.sin(world.angle) + 3.0 * action[0]) * 0.05
+        speed = jnp.clip(speed, -8.0, 8.0)
+        world = Turning(world.angle + speed * 0.05, speed, world.steps + 1)
+        terminated, truncated = jnp.abs(speed) > 7.9, world.steps >= 50
+        return Step(world, self._seen(world), -cost, terminated, truncated & ~terminated)
+
+    def _seen(self, world):
+        return jnp.stack([jnp.cos(world.angle), jnp.sin(world.angle), world.speed])
+
+
+@pytest.fixture(scope="module")
+def training():
+    box = BoxActions(np.float32([-2.0]), np.float32([2.0]), (1,))
+    options = Options(cost=SquaredEuclidean(), actions=box)
+    algorithm = TrustRegion(
+        architecture=Architecture(
+            inputs=3, outputs=1, log_std_init=-0.7, policy_layers=(16,), value_layers=(16,)
+        ),
+        actions=box,
+        normaliser=Normaliser(measured=np.ones(3, bool)),
+        model=model_for("linear", "gae", box)(options),
+        batch_size=32,
+        n_epochs=4,
+        vf_coef=0.5,
+        max_grad_norm=0.5,
+    )
+    return DeviceTraining(
+        algorithm=algorithm,
+        environment=Pendulum(),
+        schedules=Schedules(
+            learning_rate=Straight(1e-3, 1e-4),
+            gamma="auto",
+            gae_lambda=0.95,
+            noise_color=Straight(1.0, 0.0, 0.2),
+            radius=0.3,
+        ),
+        total_timesteps=6 * 128,
+        n_envs=2,
+        n_steps=64,
+    )
+
+
+def test_seeds_side_by_side_are_the_seeds_one_by_one(training):
+    """Eight trainings as one compiled vmap(scan(update)), against eight of their own."""
+
+    def train(key):
+        return jax.lax.scan(lambda loop, _: training.update(loop), training.init(key), length=6)
+
+    keys = jax.random.split(jax.random.key(0), 8)
+    loops, reports = jax.jit(jax.vmap(train))(keys)
+    alone = jax.jit(train)
+    for seed, key in enumerate(keys):
+        loop, report = alone(key)
+        state = loop.train._replace(key=jax.random.key_data(loop.train.key))
+        stacked = loops.train._replace(key=jax.random.key_data(loops.train.key))
+        # products of matrices side by side add up in another order: the same but for rounding
+        for one, many in zip(jax.tree.leaves(state), jax.tree.leaves(stacked), strict=True):
+            np.testing.assert_allclose(one, many[seed], rtol=1e-5, atol=1e-5)
+        for key, values in report.items():
+            np.testing.assert_allclose(values, reports[key][seed], rtol=1e-3, atol=1e-4)
+    assert int(loops.train.progress.steps[0]) == 6 * 128
+    assert (reports["ot/violation"] == 0).all()
+    assert (loops.train.progress.episodes >= 12).all()
+    policies = loops.train.networks.policy.head.weight
+    assert len(np.unique(np.asarray(policies)[:, 0, 0])) == 8
+
+
+def test_it_learns(training):
+    """A pendulum that is pushed by chance loses more than one that has been taught."""
+
+    def train(key):
+        return jax.lax.scan(lambda loop, _: training.update(loop), training.init(key), length=40)
+
+    _, reports = jax.jit(jax.vmap(train))(jax.random.split(jax.random.key(1), 4))
+    returns = np.nanmean(np.asarray(reports["rollout/ep_rew_mean"]), axis=0)
+    assert returns[-10:].mean() > returns[:5].mean()
