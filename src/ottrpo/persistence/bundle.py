@@ -36,7 +36,7 @@ MAX_ARRAYS_HEADER = 4 * 2**20  # names, types and shapes of some 40,000 arrays
 MAX_AXES = 16
 LIMITS = {ABOUT: 4096, DATA: strict_json.MAX_BYTES, ARRAYS: MAX_ARRAYS}
 MAX_BYTES = sum(LIMITS.values()) + 4096
-_HEADER, _SIZE = 30, 18  # what stands in front of a member: its length, and where the size is
+_HEADER, _METHOD, _SIZE = 30, 8, 18  # what stands in front of a member: its length, and where
 _MODE = 0o100644 << 16
 DTYPES = ("BOOL", "U8", "I8", "U16", "I16", "F16", "U32", "I32", "F32", "U64", "I64", "F64")
 Place = str | Path | io.BufferedIOBase
@@ -153,6 +153,8 @@ def _unpack(content: bytes) -> dict[str, bytes]:
     members, at = {}, 0
     for name, limit in LIMITS.items():
         size = int.from_bytes(content[at + _SIZE : at + _SIZE + 4], "little")
+        if any(content[at + _METHOD : at + _METHOD + 2]):
+            raise ValueError(f"{name} is compressed")
         if size > limit:
             raise ValueError(f"{name} has {size:,} bytes, more than {limit:,}")
         start = at + _HEADER + len(name)
