@@ -72,7 +72,7 @@ def test_without_out_a_run_goes_under_runs(counting, tmp_path, monkeypatch):
         (["--set", "stride=0"], "stride must be at least 1, got 0"),
         (["--set", "cost=bin"], "'bin' is not a cost"),
         (["--config", "fast"], "'fast' is not a configuration"),
-        (["--steps", "-3"], "steps must be positive, got -3"),
+        (["--steps", "-3"], "steps must be a whole number from 1 on, got -3"),
     ],
 )
 def test_a_mistake_leaves_nothing_behind(counting, arguments, told, tmp_path, capsys):

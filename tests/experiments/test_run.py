@@ -47,8 +47,8 @@ def test_a_plan_takes_settings_from_file_environment_and_overrides_in_this_order
         ({"overrides": ["strid=3"]}, "did you mean 'stride'"),
         ({"overrides": ["seed=3"]}, "not a setting"),
         ({"overrides": ["env=x"]}, "not a setting"),
-        ({"steps": 0}, "steps must be positive"),
-        ({"seed": -1}, "seed must not be negative"),
+        ({"steps": 0}, "steps must be a whole number from 1 on, got 0"),
+        ({"seed": -1}, "seed must be a whole number from 0 on, got -1"),
         ({"environment": "Hopper-v5"}, "Discrete"),
     ],
 )

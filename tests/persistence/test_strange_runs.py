@@ -52,6 +52,7 @@ def told(verb, run, capsys, *options):
     assert main([verb, str(run), *options]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1
+    assert err.strip().isprintable()
     assert err.startswith("ottrpo: ")
     return err
 
@@ -64,6 +65,9 @@ def rewritten(run, **changes):
 
 
 MANIFESTS = [
+    {"agent": "\x1b[2J"},
+    {"config": "\x1b]0;title\x07"},
+    {"steps": True},
     {"environment": 5},
     {"environment": "Nonsense-v0"},
     {"environment": "evil_module:Env-v0"},

@@ -71,6 +71,13 @@ DAMAGES = {
     "settings as a list": (MANIFEST, '{"radius": "30%"}', "[1]", "resolved of Hopper"),
     "checksums as a list": (MANIFEST, '"sha256": {', '"sha256": [], "x": {', "an object sha256"),
     "no checksums": (MANIFEST, '"sha256"', '"sha255"', "must hold an object sha256"),
+    "an escape": (
+        MANIFEST,
+        '"Hopper-v5"',
+        '"\\u001b[2J"',
+        "environment of .* must be words",
+    ),
+    "an escape in a name": (MANIFEST, f'"{name_of(CELL)}"', '"\\u001b[2J"', "no name of a file"),
     "a name that climbs": (MANIFEST, f'"{name_of(CELL)}"', '"../../secret"', "no name of a file"),
 }
 

@@ -37,6 +37,18 @@ def require_one_of(name: Any, known: Iterable[str], what: str) -> None:
         raise ValueError(f"{name!r} is not {what}; {hint}known: {', '.join(names) or 'none'}")
 
 
+def require_whole(name: str, value: Any, low: int) -> None:
+    """Refuse what is no whole number from ``low`` on."""
+    right = type(value) is int and value >= low
+    require(right, f"{name} must be a whole number from {low} on, got {_show(value)}")
+
+
+def require_words(name: str, value: Any) -> None:
+    """Refuse what is no text, or holds something that a terminal would obey."""
+    right = isinstance(value, str) and value.isprintable()
+    require(right, f"{name} must be words, got {_show(value)}")
+
+
 def printable(text: str) -> str:
     r"""``text`` from a file, as no terminal obeys it.
 

@@ -10,7 +10,7 @@ from typing import Any, final
 
 from gymnasium import spaces
 
-from ottrpo.core.checks import require, require_one_of
+from ottrpo.core.checks import printable, require, require_one_of
 from ottrpo.envs import catalogue
 from ottrpo.persistence.checkpoints import Checkpoint, Checkpoints, checkpoint_kind
 from ottrpo.persistence.keeper import Keeper
@@ -275,7 +275,7 @@ def _tell_mode(manifest: Mapping[str, Any], tell: Callable[[str], None]) -> None
     """Say if the environment is seeded anew at every checkpoint, which makes it another run."""
     asked = manifest.get("checkpoints")
     if asked and asked["reason"] is not None:
-        tell(segment_line(asked["reason"]))
+        tell(printable(segment_line(asked["reason"])))
 
 
 def _tell_changes(manifest: Mapping[str, Any], tell: Callable[[str], None]) -> None:
@@ -285,7 +285,8 @@ def _tell_changes(manifest: Mapping[str, Any], tell: Callable[[str], None]) -> N
         f"{name} {was} -> {now.get(name)}" for name, was in before.items() if was != now.get(name)
     ]
     if changed:
-        tell(f"other versions than when it began, so numbers may differ: {', '.join(changed)}")
+        told = printable(", ".join(changed))
+        tell(f"other versions than when it began, so numbers may differ: {told}")
 
 
 def load_agent(directory: RunDirectory) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from ottrpo.core.checks import require, require_one_of
+from ottrpo.core.checks import require, require_one_of, require_whole, require_words
 
 from .protocol import Protocol
 
@@ -54,8 +54,10 @@ class RunSpec:
     protocol: Protocol
 
     def __post_init__(self) -> None:
-        require(self.seed >= 0, f"seed must not be negative, got {self.seed}")
-        require(self.steps > 0, f"steps must be positive, got {self.steps}")
+        for name in ("environment", "asked_environment", "agent", "agent_key", "config"):
+            require_words(name, getattr(self, name))
+        require_whole("seed", self.seed, 0)
+        require_whole("steps", self.steps, 1)
 
 
 @dataclass(frozen=True, kw_only=True)

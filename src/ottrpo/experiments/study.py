@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from ottrpo.core.checks import require
+from ottrpo.core.checks import require, require_whole, require_words
 from ottrpo.envs import catalogue
 from ottrpo.persistence.files import read_plain
 
@@ -74,9 +74,9 @@ class Cell:
             ("first_seed", self.first_seed, 0),
             ("steps", steps, 1),
         ):
-            _require_whole(name, value, low)
+            require_whole(name, value, low)
         for name in ("environment", "agent", "config", "label", "protocol"):
-            _require_words(name, getattr(self, name))
+            require_words(name, getattr(self, name))
         require(isinstance(self.settings, Mapping), f"settings is a table, got {self.settings!r}")
         require(isinstance(self.audit, bool), f"audit must be true or false, got {self.audit!r}")
 
@@ -125,11 +125,11 @@ class Study:
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        _require_words("description", self.description)
+        require_words("description", self.description)
         for label in self.paper:
-            _require_words("paper", label)
+            require_words("paper", label)
         if self.workers is not None:
-            _require_whole("workers", self.workers, 1)
+            require_whole("workers", self.workers, 1)
         # it names folders: .. would lead out of where they belong, . hides them
         right = self.name.isprintable() and self.name[:1].isalnum() and "/" not in self.name
         require(right, f"a study's name begins with a letter or a digit, got {self.name!r}")
@@ -227,7 +227,7 @@ def _count(table: Mapping[str, Any]) -> int:
     require(isinstance(environments, list), f"environments is a list, got {environments!r}")
     lists = isinstance(vary, dict) and all(isinstance(values, list) for values in vary.values())
     require(lists, f"vary has a list of values for each setting, got {vary!r}")
-    _require_whole("seeds", seeds, 1)
+    require_whole("seeds", seeds, 1)
     return int(seeds * len(environments) * math.prod(map(len, vary.values())))
 
 
@@ -258,17 +258,6 @@ def _word(value: Any) -> str:
 def _refuse_unknown(table: Mapping[str, Any], known: set[str]) -> None:
     unknown = sorted(set(table) - known)
     require(not unknown, f"unknown keys {unknown}; known: {', '.join(sorted(known))}")
-
-
-def _require_whole(name: str, value: Any, low: int) -> None:
-    right = type(value) is int and value >= low
-    require(right, f"{name} must be a whole number from {low} on, got {value!r}")
-
-
-def _require_words(name: str, value: Any) -> None:
-    """What is printed and names files holds nothing that a terminal obeys."""
-    right = isinstance(value, str) and value.isprintable()
-    require(right, f"{name} must be words, got {value!r}")
 
 
 STUDIES = {path.stem: read_study(path) for path in sorted(STUDIES_FOLDER.glob("*.toml"))}

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ottrpo.core.checks import printable, require_words
 from ottrpo.envs import catalogue
 from ottrpo.persistence import bundle
 from ottrpo.results.run_directory import RunDirectory
@@ -34,10 +35,11 @@ def load_trained(path: Path, *, trust: bool = False) -> Trained:
     if path.is_dir() or not (path.exists() or path.with_name(path.name + bundle.ENDING).exists()):
         directory = RunDirectory.open(path)
         environment = str(directory.manifest.get("environment"))
+        require_words("environment", environment)
         catalogue.require_no_import(environment, trust=trust)
         with bundle.interpreting(path):
             agent = load_agent(directory)
-        return Trained(agent, str(directory.manifest.get("agent")), environment)
+        return Trained(agent, printable(str(directory.manifest.get("agent"))), environment)
     return _from_file(path, trust)
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ottrpo.persistence import strict_json
+from ottrpo.persistence.bundle import RUN_AGENT
+from ottrpo.persistence.checkpoints import FOLDER
 from ottrpo.persistence.files import read_plain
 
 RUNS_ROOT = Path("runs")
@@ -21,8 +23,8 @@ METRICS = "metrics.jsonl"
 EVALUATIONS = "evaluations.jsonl"
 LOGS = (METRICS, EVALUATIONS)
 AUDIT = "audit.json"
-AGENT = "agent"
-CHECKPOINTS = "checkpoints"
+AGENT = Path(RUN_AGENT).stem
+CHECKPOINTS = FOLDER
 # of a study
 RUNS = "runs.csv"
 AUDITS = "audits.csv"

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
-from ottrpo.core.checks import require
+from ottrpo.core.checks import require, require_words
 from ottrpo.persistence.files import read_plain, write_atomically
 
 from .layout import MANIFEST, read_object
@@ -171,11 +171,15 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         right = isinstance(manifest.get(key), dict)
         require(right, f"{path} must hold an object {key}; {remedy(path)}")
         for name in manifest[key]:
-            safe = Path(name).name == name and name not in (".", "..")
+            safe = name.isprintable() and Path(name).name == name and name not in (".", "..")
             require(safe, f"{path}: {name!r} in {key} is no name of a file")
+    for key in ("study", "description"):
+        require_words(f"{path}: {key}", manifest.get(key, ""))
     for name, cell in manifest["cells"].items():
         absent = [key for key in _CELL_KEYS if not isinstance(cell, dict) or key not in cell]
         require(not absent, f"{path}: the cell {name!r} lacks {', '.join(absent)}")
+        for key in ("environment", "agent", "config", "label"):
+            require_words(f"{path}: {key} of {name!r}", cell[key] or "")
         _require_types(path, name, cell)
     return manifest
 
