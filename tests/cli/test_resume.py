@@ -232,7 +232,7 @@ def test_one_process_at_a_time(tmp_path, monkeypatch, capsys):
 
 def test_negative_numbers_of_steps_are_refused(tmp_path, capsys):
     assert train(tmp_path / "run", "--checkpoint-every", "-1") == 2
-    assert "checkpoint_every must be 0 or more, got -1" in capsys.readouterr().err
+    assert "--checkpoint-every must not be negative, got -1" in capsys.readouterr().err
 
 
 def test_a_job_goes_on_where_it_was(whole, tmp_path, monkeypatch):

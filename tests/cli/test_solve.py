@@ -1,9 +1,11 @@
 import io
 import json
+import os
 
 import pytest
 
-from ottrpo.cli import main
+from ottrpo import core
+from ottrpo.cli import main, problem_files
 
 ROWS = {"weight_r": [1.0], "gain_rk": [[0.0, 1.0]], "cost_rk": [[0.0, 1.0]], "radius": 0.25}
 # the paper's second example of mass splitting: from always left to a quarter right
@@ -114,6 +116,7 @@ def test_a_radius_that_does_not_bind_is_said(tmp_path, capsys):
         ("{}", "known as a problem by one of"),
         ("[" * 100_000, "JSON"),
         ('{"gain_rk": [[NaN]]}', "must be finite, got NaN"),
+        ('{"gain_rk": [[%s]]}' % ("9" * 4000), "must be finite, got one of 4,000 digits"),
         (ROWS | {"radius": 0}, "radius must be positive"),
         (ROWS | {"radius": "wide"}, "radius must be a positive number"),
         (ROWS | {"radius": None}, "radius must be a positive number"),
@@ -145,6 +148,27 @@ def test_a_bad_file_is_told_in_one_line_with_exit_code_2(problem, told, tmp_path
     assert captured.out == ""
     assert told in captured.err
     assert captured.err.count("\n") == 1
+
+
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    assert main(["solve", str(tmp_path / "pipe")]) == 2
+    assert capsys.readouterr().err.endswith("pipe: it is not a regular file\n")
+
+
+@pytest.mark.parametrize("field", ["multiplier", "spent"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_no_number_that_is_none_is_told(tmp_path, capsys, monkeypatch, field, value, options):
+    """Whatever the solver makes of numbers at the ends of float64."""
+
+    def solve_dual(problem):
+        return core.solve_dual(problem)._replace(**{field: value})
+
+    monkeypatch.setattr(problem_files, "solve_dual", solve_dual)
+    code, told = solve(ROWS, tmp_path, capsys, *options)
+    assert (code, told.out) == (2, "")
+    assert f"too far apart for float64: {field} {value}" in told.err
 
 
 def test_a_directory_and_a_binary_file_are_no_problems(tmp_path, capsys):

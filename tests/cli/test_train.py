@@ -3,6 +3,7 @@ import warnings
 
 import pytest
 
+from ottrpo.agents.sb3 import PPO
 from ottrpo.cli import _warnings_in_one_line, main
 
 
@@ -48,6 +49,23 @@ def test_a_run_can_be_evaluated(counting, tmp_path, capsys):
     assert report == {"mean": 105.0, "std": 0.0, "episodes": 3, "returns": [105.0] * 3}
     assert main(["evaluate", out]) == 0
     assert "counting on CliffWalking-v1: 105.00 ± 0.00 over 10" in capsys.readouterr().out
+
+
+def test_json_is_all_that_evaluate_prints_of_a_talkative_agent(tmp_path, capfd):
+    agent = PPO("MlpPolicy", "Pendulum-v1", n_steps=64, verbose=1, seed=0)
+    agent.save(tmp_path / "agent")
+    capfd.readouterr()
+    (path,) = tmp_path.glob("agent*")
+    assert main(["evaluate", str(path), "--episodes", "2", "--json"]) == 0
+    told = capfd.readouterr()
+    assert set(json.loads(told.out)) == {"mean", "std", "episodes", "returns"}
+    assert "Using cpu device" in told.err
+
+
+@pytest.mark.parametrize("steps", ["1e2", "100", "1_00", "100.0"])
+def test_numbers_are_taken_as_people_write_them(counting, tmp_path, capsys, steps):
+    assert train("--out", str(tmp_path / "run"), "--steps", steps) == 0
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["steps"] == 100
 
 
 def test_two_runs_never_share_a_directory(counting, tmp_path, capsys):

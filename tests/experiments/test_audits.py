@@ -9,7 +9,8 @@ from ottrpo.cli import main
 from ottrpo.core import update_policy
 from ottrpo.core.costs import Binary, TableCost
 from ottrpo.experiments.audits import Auditor, pot_discrepancy
-from ottrpo.reports.tabular import study_audits, study_table
+from ottrpo.reports.readme import study_table
+from ottrpo.reports.scores import study_audits
 from ottrpo.tabular import WPO, TabularOTTRPO
 from ottrpo.tabular.base import Improvement
 

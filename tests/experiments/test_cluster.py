@@ -23,7 +23,7 @@ from ottrpo.experiments.jobs import jobs_of
 from ottrpo.experiments.pool import News, run_jobs
 from ottrpo.experiments.run import manifest
 from ottrpo.experiments.study import Cell, Study
-from ottrpo.reports.tables import markdown_table
+from ottrpo.reports.readme import markdown_table
 from ottrpo.results.reading import read_study
 from ottrpo.results.run_directory import RunDirectory
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from ottrpo.experiments.registry import studies
-from ottrpo.reports.scores import study_scores
-from ottrpo.reports.tabular import study_audits, study_table
+from ottrpo.reports.readme import study_table
+from ottrpo.reports.scores import study_audits, study_scores
 from ottrpo.tabular import as_problem, planning
 
 RESULTS = Path(__file__).parents[2] / "results"

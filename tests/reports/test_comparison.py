@@ -90,13 +90,13 @@ def test_agents_over_all_environments_that_both_have(results, capsys):
     comparison = compare(find_side("ottrpo", results), find_side("trpo", results))
     assert [duel.environment for duel in comparison.duels] == ["Hopper-v5", "Swimmer-v5"]
     hopper, swimmer = comparison.duels
-    assert (hopper.a.size, hopper.b.size) == (10, 5)
+    assert (hopper.a.seeds, hopper.b.seeds) == (10, 5)
     assert comparison.probability == pytest.approx((hopper.probability + swimmer.probability) / 2)
 
 
 def test_of_two_studies_with_the_same_cell_the_one_with_more_seeds_counts(results):
     write_study(results / "again", [cell()], score=7.0, seeds=3)
-    assert find_side("ottrpo", results).measured["Hopper-v5"].scores(deterministic=True).size == 10
+    assert len(find_side("ottrpo", results).cells["Hopper-v5"].runs) == 10
 
 
 def test_directories_of_runs(tmp_path, capsys):
@@ -107,11 +107,69 @@ def test_directories_of_runs(tmp_path, capsys):
     assert code == 0
     hopper = json.loads(out)["environments"]["Hopper-v5"]
     assert (hopper["difference"], hopper["a"]["mean"], hopper["a"]["std_seeds"]) == (5, 12, 2)
-    # Welch with equal variances of 4, three seeds each: 5 ± t(4) 2 √(2/3)
-    assert hopper["difference_interval"] == pytest.approx([0.4662, 9.5338], abs=1e-3)
+    # the same seeds, each of them 5 better: that is known exactly
+    assert (hopper["difference_interval"], hopper["paired"]) == ([5.0, 5.0], True)
     # 9 pairs: 10, 12, 14 against 5, 7, 9
     assert hopper["probability"] == 1.0
     assert hopper["settings"] == {"radius": [0.1, 0.2]}
+
+
+def test_sides_of_different_seeds_are_compared_by_their_spreads(tmp_path, capsys):
+    for seed, level in enumerate((10.0, 12.0, 14.0)):
+        make_run(tmp_path / "a" / f"seed{seed}", seed, level)
+        make_run(tmp_path / "b" / f"seed{seed}", seed + 7, level - 5)
+    hopper = json.loads(told_by(capsys, tmp_path / "a", tmp_path / "b", "--json")[1])
+    hopper = hopper["environments"]["Hopper-v5"]
+    # Welch with equal variances of 4, three seeds each: 5 ± t(4) 2 √(2/3)
+    assert hopper["difference_interval"] == pytest.approx([0.4662, 9.5338], abs=1e-3)
+    assert hopper["paired"] is False
+
+
+def test_runs_that_did_the_same_are_identical(results, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    for side in "ab":
+        for seed, level in enumerate((10.0, 300.0, 14.0)):
+            make_run(tmp_path / side / f"seed{seed}", seed, level, radius=0.1 + (side == "b"))
+    hopper = json.loads(told_by(capsys, tmp_path / "a", tmp_path / "b", "--json")[1])
+    hopper = hopper["environments"]["Hopper-v5"]
+    assert (hopper["identical"], hopper["difference"]) == (True, 0.0)
+    code, out, _ = told_by(capsys, tmp_path / "a", tmp_path / "b")
+    assert code == 0
+    row = next(line for line in out.splitlines() if line.strip().startswith("Hopper-v5 "))
+    assert "identical" in row
+    assert " to " not in row
+    apart = told_by(
+        capsys, "control:tuned", "control:Hopper-v5__ottrpo__default", "--results", results
+    )
+    assert "identical" not in apart[1]
+
+
+def test_an_agent_without_default_results_is_known_by_its_tuned_ones(results, capsys):
+    write_study(results / "others", [cell(agent="ppo", config=c) for c in ("odd", "tuned")])
+    code, out, _ = told_by(capsys, "ottrpo", "ppo", "--results", results)
+    assert code == 0
+    assert "b  ppo/tuned\n" in out
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"returns": [9.0, 11.0]', '"returns": "abc"'),
+        ('"returns": [9.0, 11.0]', '"returns": []'),
+        ('"returns": [9.0, 11.0]', '"returns": [[1.0], 2.0]'),
+        ('"mark": 100', '"mark": "x"'),
+        ('"deterministic": false', '"deterministic": 7'),
+        ('"mark"', '"nark"'),
+    ],
+)
+def test_what_no_evaluation_writes_is_told_in_one_line(tmp_path, capsys, old, new):
+    path = make_run(tmp_path / "a", 0, 10.0)
+    log = path / "evaluations.jsonl"
+    assert old in log.read_text()
+    log.write_text(log.read_text().replace(old, new, 1))
+    code, out, err = told_by(capsys, path, path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "an evaluation can't be {" in err
 
 
 def test_two_single_runs_have_no_interval(tmp_path, capsys):
@@ -127,14 +185,18 @@ def test_two_single_runs_have_no_interval(tmp_path, capsys):
 
 
 def test_the_plot_shows_both_curves(tmp_path):
-    a = find_side(str(make_run(tmp_path / "a", 0, 10.0)), tmp_path).measured["Hopper-v5"]
-    b = find_side(str(make_run(tmp_path / "b", 0, 20.0)), tmp_path).measured["Hopper-v5"]
-    lines = plot(a, b, deterministic=False)
+    sides = [
+        find_side(str(make_run(tmp_path / x, 0, y)), tmp_path)
+        for x, y in (("a", 10.0), ("b", 20.0))
+    ]
+    (duel,) = compare(*sides).duels
+    a, b = duel.a, duel.b
+    lines = plot(a, b)
     assert lines[0].startswith("20 |")
     assert set(lines[0][4:]) == {" ", "b"}
     assert lines[11].startswith("10 |")
     assert set(lines[11][4:]) == {" ", "a"}
-    assert "*" in "".join(plot(a, a, deterministic=False))
+    assert "*" in "".join(plot(a, a))
     assert lines[-1].endswith("1,000 steps")
     assert len({len(line) for line in lines}) == 1
 
@@ -211,4 +273,4 @@ def test_statistics_of_resampled_runs_are_repeatable(results):
         compare(find_side("ottrpo", results), find_side("trpo", results)) for _ in range(2)
     )
     assert first.probability_interval == second.probability_interval
-    assert np.array_equal(first.duels[0].a, second.duels[0].a)
+    assert np.array_equal(first.duels[0].a.score_n, second.duels[0].a.score_n)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -95,7 +96,8 @@ def test_the_same_results_give_the_same_page_and_neither_jax_nor_torch_is_loaded
         "print([m for m in ('jax', 'torch', 'stable_baselines3') if m in sys.modules])"
     )
     command = [sys.executable, "-c", program, str(tmp_path), str(path)]
-    other = {"PYTHONHASHSEED": "1", "PATH": ""}  # no order of sets may show
+    # no order of sets may show
+    other = {"PYTHONHASHSEED": "1", "PATH": "", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, env=other)
     assert done.stdout.strip() == "[]", done.stderr
     assert path.read_text() == render([read_study(folder)])

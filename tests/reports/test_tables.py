@@ -5,7 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from ottrpo.reports.tables import markdown_speeds, markdown_table, terminal_table
+from ottrpo.reports.readme import markdown_speeds, markdown_table
+from ottrpo.reports.tables import terminal_table
 from ottrpo.results.reading import read_study
 
 from .synthetic import cell, write_study
@@ -20,7 +21,7 @@ def folder(tmp_path):
 
 def shown(folder, width):
     console = Console(file=io.StringIO(), width=width)
-    console.print(terminal_table("control", folder, console))
+    console.print(terminal_table(read_study(folder), console))
     lines = console.file.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     return "\n".join(lines)
@@ -37,9 +38,14 @@ def test_a_wide_terminal_shows_every_column(folder):
 def test_a_narrow_one_does_without_columns_and_never_cuts_a_number(folder, width):
     text = shown(folder, width)
     assert "…" not in text
-    assert "no room for ± time" in text
-    for needed in ("mean", "seeds", "paper", "2,939", "deterministic"):
+    for needed in ("mean", "2,939 ± 162", "deterministic", "2,939"):
         assert needed in text
+    words = " ".join(text.split())
+    assert "in every line: agent ottrpo, configuration default, steps 1M, " in words
+    # what is not shown is named
+    for column in ("± seeds", "± time", "IQM", "95 %", "lowest seed", "over the radius", "paper"):
+        assert column in words
+    assert ("no room for" in words) == (width <= 100)
 
 
 def test_a_page_says_which_runs_are_missing(tmp_path):
@@ -81,7 +87,7 @@ def test_a_page_has_the_speeds_of_an_agent_side_by_side(tmp_path):
     write_study(tmp_path / "training-time", cells, seeds=3)
     assert markdown_speeds(read_study(tmp_path / "training-time").cells).splitlines() == [
         "| settings | Hopper-v5 | Ant-v5 |",
-        "| --- | --- | --- |",
+        "| --- | --: | --: |",
         "| ottrpo, default | 1,000 | 2,000 |",
-        "| trpo, tuned | 100 | - |",
+        "| trpo, tuned | 100 | – |",
     ]

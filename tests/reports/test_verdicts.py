@@ -1,11 +1,14 @@
 """Verdicts by hand: every word, and every reason why two numbers can't be compared."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from ottrpo.experiments.published import Published
 from ottrpo.reports.exhibits import Claim
 from ottrpo.reports.sections import claim_tables
-from ottrpo.reports.verdicts import judge, judge_claim
+from ottrpo.reports.verdicts import judge, judge_claim, judge_share
 from ottrpo.results.reading import read_study
 
 from .synthetic import cell, write_study
@@ -20,7 +23,10 @@ HOPPER = Published(2939.0, 162.0)
         ([3300.0, 3310.0, 3320.0], HOPPER, "better", ""),
         ([2000.0, 2010.0, 2020.0], HOPPER, "below", ""),
         # ± 0 is printed: half a unit of rounding is all that is left
-        ([-14.4, -14.4, -14.4], Published(-14.0, 0.0), "reproduced", ""),
+        ([-14.0, -14.0, -14.0], Published(-14.0, 0.0), "reproduced", ""),
+        ([-14.4, -14.4, -14.4], Published(-14.0, 0.0), "reproduced", "within the printed ± 0"),
+        # the difference is not zero, and yet no more than the paper's own spread
+        ([3030.0, 3040.0, 3050.0], HOPPER, "reproduced", "within the printed ± 162"),
         ([-14.6, -14.6, -14.6], Published(-14.0, 0.0), "below", ""),
         # Student's interval of 0, 3000, 6000 is 3000 ± 7452
         ([0.0, 3000.0, 6000.0], HOPPER, "not comparable", "seeds disagree: ours is known to ±7,4"),
@@ -75,6 +81,47 @@ def test_a_claim_is_judged(tmp_path, levels, factor, word, statistic):
     )
     ((above, below),) = claim.pairs(study.cells)
     assert judge_claim(claim, above, below).word == word
+
+
+def test_a_claim_about_shared_seeds_is_judged_seed_by_seed(tmp_path):
+    """Seeds differ by hundreds, the two cells by ten, in every seed."""
+    levels = {"ottrpo": 10.0, "trpo": 0.0}
+    cells = [cell(agent=agent) for agent in levels]
+    folder = write_study(tmp_path / "s", cells, score=[10.0, 0.0], seeds=5, spread=1.0)
+    above, below = read_study(folder).cells
+    spread = 100.0 * np.arange(5)[:, None]
+    above, below = (_shifted(c, spread) for c in (above, below))
+    verdict = judge_claim(Claim(text="better", above={}, below={}), above, below)
+    assert (verdict.word, verdict.difference) == ("reproduced", pytest.approx(10.0, abs=3.0))
+    assert verdict.interval.high - verdict.interval.low < 10.0
+
+
+def _shifted(found, by_n):
+    curves = {
+        way: replace(curves, return_nt=curves.return_nt + by_n)
+        for way, curves in found.curves.items()
+    }
+    return replace(found, curves=curves)
+
+
+def test_runs_that_did_the_same_are_identical_and_not_undecided(tmp_path):
+    (found,) = read_study(write_study(tmp_path / "s", [cell()], seeds=5)).cells
+    claim = Claim(text="better", above={}, below={})
+    assert judge_claim(claim, found, replace(found, label="other")).word == "identical"
+    assert judge_claim(claim, found, _shifted(found, 1e-3 * np.ones((5, 1)))).word != "identical"
+
+
+@pytest.mark.parametrize(
+    ("violations", "word"),
+    [((72, 72, 72), "reproduced"), ((90, 91, 92), "more"), ((0, 0, 0), "fewer")],
+)
+def test_of_violations_there_are_more_or_fewer(tmp_path, violations, word):
+    (found,) = read_study(write_study(tmp_path / "s", [cell()], seeds=3)).cells
+    runs = [
+        replace(run, violations=n, updates=100)
+        for run, n in zip(found.runs, violations, strict=True)
+    ]
+    assert judge_share(replace(found, runs=tuple(runs)), 72.0).word == word
 
 
 def test_a_claim_needs_runs_and_seeds(tmp_path):

@@ -1,8 +1,6 @@
 """What benchmarks share: their options, timing in turns, and tables."""
 
-import json
 import os
-import sys
 import time
 import timeit
 from abc import ABC, abstractmethod
@@ -12,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+
+from ottrpo.terminal import say, say_json, screen
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,11 +47,9 @@ class Benchmark(ABC):
         """Measure and tell; the exit code."""
         figures = self.measure()
         if self.json:
-            print(json.dumps(figures, indent=2))
+            say_json(figures, indent=2)
             return 0
-        from rich.console import Console
-
-        console = Console()
+        console = screen()
         for key, title in self.titles.items():
             if key in figures:  # quickly, not everything is measured
                 found = figures[key]
@@ -91,7 +89,7 @@ def resident_megabytes() -> float:
 
 def tell(line: str) -> None:
     """Where a long benchmark is; what it found goes to the standard output."""
-    print(line, file=sys.stderr, flush=True)
+    say(line, error=True)
 
 
 def _drawn(title: str, rows: Sequence[Row]) -> "Table":

@@ -10,26 +10,24 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from importlib import import_module
 
 from ottrpo import __version__
+from ottrpo.terminal import json_alone, known, say, shown
 from ottrpo.threads import default_to_one_thread
-
-from .options import Mistake, Verb, parse
 
 # verb -> (module, class, what it does)
 VERBS = {
-    "train": ("ottrpo.cli.train", "Train", "train an agent on an environment"),
-    "resume": ("ottrpo.cli.resume", "Resume", "go on with a run that was interrupted"),
-    "evaluate": ("ottrpo.cli.evaluate", "Evaluate", "evaluate a trained agent"),
-    "reproduce": ("ottrpo.cli.reproduce", "Reproduce", "run a study: many runs, one table"),
-    "report": ("ottrpo.cli.report", "Report", "the scores of studies, from their results alone"),
-    "compare": ("ottrpo.cli.compare", "Compare", "two runs, results or agents side by side"),
-    "solve": ("ottrpo.cli.solve", "Solve", "solve a trust-region problem from a JSON file"),
-    "list": ("ottrpo.cli.listing", "List", "costs, agents, environments, studies, benchmarks"),
-    "bench": ("ottrpo.cli.bench", "Bench", "measure speed against the alternatives"),
-    "doctor": ("ottrpo.cli.doctor", "Doctor", "versions, threads, devices and a self-test"),
+    "train": ("train", "Train", "train an agent on an environment"),
+    "resume": ("resume", "Resume", "go on with a run that was interrupted"),
+    "evaluate": ("evaluate", "Evaluate", "evaluate a trained agent"),
+    "reproduce": ("reproduce", "Reproduce", "run a study: many runs, one table"),
+    "report": ("report", "Report", "the scores of studies, from their results alone"),
+    "compare": ("compare", "Compare", "two runs, results or agents side by side"),
+    "solve": ("solve", "Solve", "solve a trust-region problem from a JSON file"),
+    "list": ("listing", "List", "costs, agents, environments, studies, benchmarks"),
+    "bench": ("bench", "Bench", "measure speed against the alternatives"),
+    "doctor": ("doctor", "Doctor", "versions, threads, devices and a self-test"),
 }
 
 
@@ -39,19 +37,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         with _warnings_in_one_line():
-            return _run(arguments)
-    except Mistake as mistake:
-        print(f"ottrpo: {mistake}", file=sys.stderr)
-        return 2
+            return _at_top(arguments)
     except BrokenPipeError:  # the reader of our output, a pager say, has gone
         sys.stderr.close()
         return 1
     except KeyboardInterrupt:
-        print("ottrpo: interrupted", file=sys.stderr)
+        say("ottrpo: interrupted", error=True)
         return 1
     except Exception as error:
-        traceback.print_exc()
-        print(f"ottrpo: unexpected {type(error).__name__}: {error}", file=sys.stderr)
+        told = f"unexpected {type(error).__name__}: {error}"
+        say(f"{traceback.format_exc()}ottrpo: {told}", error=True)
         return 1
 
 
@@ -59,33 +54,42 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _warnings_in_one_line() -> Iterator[None]:
     """Print warnings as lines of ours, without the place in the code that gave them."""
     python_way = warnings.formatwarning
-    warnings.formatwarning = lambda message, *_, **__: f"ottrpo: {message}\n"
+    warnings.formatwarning = lambda message, *_, **__: f"ottrpo: {shown(str(message))}\n"
     try:
         yield
     finally:
         warnings.formatwarning = python_way
 
 
-def _run(arguments: list[str]) -> int:
-    if not arguments:
-        raise Mistake(f"a verb is missing; known: {', '.join(VERBS)} (try: ottrpo --help)")
-    name, rest = arguments[0], arguments[1:]
+def _at_top(arguments: list[str]) -> int:
+    """What needs no verb is answered here; nothing else has to be loaded for it."""
+    name = arguments[0] if arguments else ""
     if name in ("-h", "--help"):
-        print(_help())
-        return 0
-    if name == "--version":
-        print(f"ottrpo {__version__}")
-        return 0
-    if name not in VERBS:
-        close = get_close_matches(name, VERBS, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise Mistake(f"{name!r} is not a verb; {hint}known: {', '.join(VERBS)}")
+        say(_help())
+    elif name == "--version":
+        say(f"ottrpo {__version__}")
+    elif name in VERBS:
+        return _run(name, arguments[1:])
+    else:
+        told = f"{name!r} is not a verb" if name else "a verb is missing"
+        say(f"ottrpo: {told}; {known(name, VERBS)} (try: ottrpo --help)", error=True)
+        return 2
+    return 0
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    from .options import Mistake, Verb, parse
+
     module, class_name, _ = VERBS[name]
-    verb_type = getattr(import_module(module), class_name)
-    own_parser = getattr(verb_type, "parse", None)
-    prog = f"ottrpo {name}"
-    verb: Verb | None = own_parser(prog, rest) if own_parser else parse(verb_type, prog, rest)
-    return 0 if verb is None else verb.run()
+    try:
+        verb_type = getattr(import_module(f".{module}", __name__), class_name)
+        read = getattr(verb_type, "parse", None) or (lambda *given: parse(verb_type, *given))
+        verb: Verb | None = read(f"ottrpo {name}", arguments)
+        with json_alone(getattr(verb, "json", False)):
+            return 0 if verb is None else verb.run()
+    except Mistake as mistake:
+        say(f"ottrpo: {mistake}", error=True)
+        return 2
 
 
 def _help() -> str:

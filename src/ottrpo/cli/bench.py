@@ -5,6 +5,8 @@ from typing import Annotated
 
 import tyro
 
+from ottrpo.terminal import json_alone
+
 from .options import mistakes, parse
 
 
@@ -29,4 +31,5 @@ class Bench:
         with mistakes():
             kind = load(self.benchmark)
             benchmark = parse(kind, f"ottrpo bench {self.benchmark}", self.options)
-        return 0 if benchmark is None else benchmark.run()
+        with json_alone(benchmark is not None and benchmark.json):
+            return 0 if benchmark is None else benchmark.run()

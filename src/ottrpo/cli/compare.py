@@ -1,17 +1,16 @@
 """``ottrpo compare``."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from .options import Mistake, mistakes
+from ottrpo.terminal import say, say_json, screen
+
+from .options import Directory, Number, mistakes, require_at_least
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ottrpo.reports.comparison import Comparison
     from ottrpo.reports.sides import Side
 
@@ -30,9 +29,9 @@ class Compare:
     """the first side"""
     b: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="B")]
     """the second side"""
-    results: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
+    results: Directory = Path("results")
     """where the results are"""
-    episodes: Annotated[int, tyro.conf.arg(metavar="N")] = 20
+    episodes: Number = 20
     """that a saved agent plays"""
     json: bool = False
     """print one object"""
@@ -41,28 +40,14 @@ class Compare:
         """Find, compare, tell."""
         from ottrpo.reports.comparison import as_data, compare, plot
 
-        if self.episodes < 1:
-            raise Mistake(f"--episodes must be at least 1, got {self.episodes}")
+        require_at_least(1, episodes=self.episodes)
         with mistakes():
-            a, b = (self._side(text) for text in (self.a, self.b))
-            comparison = compare(a, b)
-            plots = {
-                duel.environment: plot(
-                    a.measured[duel.environment],
-                    b.measured[duel.environment],
-                    deterministic=comparison.deterministic,
-                )
-                for duel in comparison.duels
-            }
+            comparison = compare(self._side(self.a), self._side(self.b))
+            plots = [plot(duel.a, duel.b) for duel in comparison.duels]
         if self.json:
-            print(json.dumps(as_data(comparison), allow_nan=False, default=str))
-            return 0
-        from rich.console import Console
-
-        console = Console(highlight=False)
-        if not console.is_terminal:
-            console = Console(width=130, highlight=False)  # a file has no width of its own
-        _tell(comparison, plots, console)
+            say_json(as_data(comparison))
+        else:
+            _tell(comparison, plots)
         return 0
 
     def _side(self, text: str) -> "Side":
@@ -81,57 +66,27 @@ class Compare:
         return side_of_returns(text, trained.name, trained.environment, returns)
 
 
-def _tell(comparison: "Comparison", plots: dict[str, list[str]], console: "Console") -> None:
-    from rich.text import Text
+def _tell(comparison: "Comparison", plots: list[list[str]]) -> None:
+    from ottrpo.reports.comparison import duel_table, told_interval
+    from ottrpo.reports.tables import for_terminal
 
     a, b = comparison.names
-    actions = "deterministic" if comparison.deterministic else "sampled"
-    console.print(Text(f"a  {a}\nb  {b}\n{actions} actions"))
-    console.print(_scores(comparison))
+    say(f"a  {a}\nb  {b}\n{comparison.actions} actions")
+    console = screen()
+    console.print(
+        for_terminal(duel_table(comparison), "", console, spared=("how", "P(a > b)", "seeds"))
+    )
     if len(comparison.duels) > 1:
-        told = f"over all environments, P(a > b) = {comparison.probability:.2f}"
-        console.print(told + _interval(comparison.probability_interval, ".2f"))
-    if any(duel.interval is None for duel in comparison.duels):
-        console.print("a side with one run has no interval: seeds are the unit")
+        interval = told_interval(comparison.probability_interval)
+        say(f"over all environments, P(a > b) = {comparison.probability:.2f}{interval}")
+    if any(duel.difference.interval is None for duel in comparison.duels):
+        say("a side with one run has no interval: seeds are the unit")
     if comparison.only:
-        console.print(Text(f"on one side only: {', '.join(comparison.only)}"))
-    for duel in comparison.duels:
-        console.print(Text(f"\n{duel.environment}"))
-        if plots[duel.environment]:
-            console.print(Text("\n".join(plots[duel.environment])))
-        for key, values in comparison.settings[duel.environment].items():
+        say(f"on one side only: {', '.join(comparison.only)}")
+    for duel, lines in zip(comparison.duels, plots, strict=True):
+        say("\n".join(["", duel.environment, *lines]))
+        for key, values in duel.settings.items():
             left, right = ("-" if value is None else value for value in values)
-            console.print(Text(f"  {key}: {left} | {right}"))
-        if not comparison.settings[duel.environment]:
-            console.print("  the same settings")
-
-
-def _scores(comparison: "Comparison") -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    from ottrpo.reports.tables import number
-
-    table = Table()
-    for name in ("environment", "a, ± seeds", "b, ± seeds", "seeds", "a - b", "95 %", "P(a > b)"):
-        table.add_column(name, justify="left" if name == "environment" else "right")
-    for duel in comparison.duels:
-        means = [
-            number(float(side.mean()))
-            + (f" ± {number(float(side.std(ddof=1)))}" if side.size > 1 else "")
-            for side in (duel.a, duel.b)
-        ]
-        low_high = "-" if duel.interval is None else " to ".join(map(number, duel.interval))
-        table.add_row(
-            Text(duel.environment),
-            *means,
-            f"{duel.a.size}, {duel.b.size}",
-            number(duel.difference),
-            low_high,
-            f"{duel.probability:.2f}" + _interval(duel.probability_interval, ".2f"),
-        )
-    return table
-
-
-def _interval(interval: tuple[float, float] | None, form: str) -> str:
-    return "" if interval is None else f" ({interval[0]:{form}} to {interval[1]:{form}})"
+            say(f"  {key}: {left} | {right}")
+        if not duel.settings:
+            say("  the same settings")

@@ -1,12 +1,13 @@
 """``ottrpo doctor``."""
 
-import json
 import os
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from ottrpo.terminal import say, say_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,10 @@ class Doctor:
             "self_test": {name: _outcome(test) for name, test in SELF_TESTS.items()},
         }
         passed = all(outcome["passed"] for outcome in report["self_test"].values())
-        print(json.dumps(report, indent=2) if self.json else _as_text(report))
+        if self.json:
+            say_json(report, indent=2)
+        else:
+            say(_as_text(report))
         return 0 if passed else 1
 
 

@@ -1,13 +1,14 @@
 """``ottrpo evaluate``."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from .options import Mistake, mistakes
+from ottrpo.terminal import say, say_json
+
+from .options import Number, mistakes, require_at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,11 +17,11 @@ class Evaluate:
 
     path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """what `ottrpo train` wrote, or a file that an agent was saved to"""
-    episodes: int = 10
+    episodes: Number = 10
     """how many"""
     deterministic: bool = False
     """take the policy's mode instead of sampling"""
-    seed: int = 0
+    seed: Number = 0
     """of the evaluation; training is not touched"""
     trust: bool = False
     """let the run import the module of its environment (`module:Name-v0`), if it names one"""
@@ -29,10 +30,8 @@ class Evaluate:
 
     def run(self) -> int:
         """Load, play, tell."""
-        if self.episodes < 1:
-            raise Mistake(f"--episodes must be at least 1, got {self.episodes}")
-        if self.seed < 0:
-            raise Mistake(f"--seed must not be negative, got {self.seed}")
+        require_at_least(1, episodes=self.episodes)
+        require_at_least(0, seed=self.seed)
         from ottrpo.experiments.trained import load_trained
 
         with mistakes():
@@ -40,20 +39,15 @@ class Evaluate:
         returns = trained.agent.evaluate(
             self.episodes, deterministic=self.deterministic, seed=self.seed
         )
-        report = {
-            "mean": float(returns.mean()),
-            "std": float(returns.std()),
-            "episodes": len(returns),
-            "returns": [float(value) for value in returns],
-        }
+        mean, std = float(returns.mean()), float(returns.std())
         if self.json:
-            print(json.dumps(report))
+            played = {"episodes": len(returns), "returns": [float(value) for value in returns]}
+            say_json({"mean": mean, "std": std, **played})
             return 0
         kind = "deterministic" if self.deterministic else "sampled"
-        name = f"{trained.name} on {trained.environment}"
-        print(f"{name}: {report['mean']:,.2f} ± {report['std']:,.2f} over {self.episodes} episodes")
-        print(
-            f"{kind} actions, seed {self.seed}, lowest {min(returns):,.2f}, highest "
-            f"{max(returns):,.2f}"
+        say(
+            f"{trained.name} on {trained.environment}: {mean:,.2f} ± {std:,.2f} over "
+            f"{self.episodes} episodes\n{kind} actions, seed {self.seed}, lowest "
+            f"{min(returns):,.2f}, highest {max(returns):,.2f}"
         )
         return 0

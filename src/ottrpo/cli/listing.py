@@ -1,8 +1,9 @@
 """``ottrpo list``."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
+
+from ottrpo.terminal import say, say_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,17 +17,17 @@ class List:
         """Collect and print."""
         catalogue = _collect()
         if self.json:
-            print(json.dumps(catalogue, indent=2))
+            say_json(catalogue, indent=2)
             return 0
         for title, rows in catalogue.items():
-            print(title)
+            say(title)
             width = max((len(name) for name in rows), default=0)
             for name, text in rows.items():
-                print(f"  {name:<{width}}  {_flat(text)}".rstrip())
+                say(f"  {name:<{width}}  {_flat(text)}".rstrip())
                 for line in _configuration_lines(text):
-                    print(f"  {'':<{width}}    {line}")
+                    say(f"  {'':<{width}}    {line}")
             if not rows:
-                print("  none yet")
+                say("  none yet")
         return 0
 
 

@@ -4,7 +4,11 @@ import contextlib
 import io
 import re
 from collections.abc import Iterator, Sequence
-from typing import Protocol, TypeVar
+from pathlib import Path
+from typing import Annotated, Protocol, TypeVar
+
+import tyro
+from tyro.constructors import PrimitiveConstructorSpec
 
 
 class Mistake(Exception):
@@ -19,6 +23,40 @@ class Verb(Protocol):
 
 
 AnyVerb = TypeVar("AnyVerb", bound=Verb)
+
+
+def whole(text: str) -> int:
+    """A whole number, also as people write large ones.
+
+    >>> whole("1e5"), whole("100_000")
+    (100000, 100000)
+    """
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        value = float(text)
+        exact = value.is_integer()
+    except ValueError:
+        exact = False
+    if not exact:
+        raise ValueError(f"{text!r} is no whole number, such as 100000 or 1e5")
+    return int(value)
+
+
+_WHOLE = PrimitiveConstructorSpec[int | None](
+    nargs=1,
+    metavar="N",
+    instance_from_str=lambda texts: whole(texts[0]),
+    is_instance=lambda value: isinstance(value, int | None),
+    str_from_instance=lambda value: [str(value)],
+)
+# Annotations of options: a number, one that need not be given, a directory, what has no dashes.
+Number = Annotated[int, _WHOLE]
+MaybeNumber = Annotated[int | None, _WHOLE]
+Directory = Annotated[Path, tyro.conf.arg(metavar="DIR")]
+MaybeDirectory = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
 
 
 @contextlib.contextmanager
@@ -38,10 +76,20 @@ def mistakes(context: str = "") -> Iterator[None]:
         raise Mistake(one_line(f"{context}: {error}" if context else str(error))) from error
 
 
+def require_at_least(least: int, **options: int | None) -> None:
+    """Refuse options that are given and smaller than that.
+
+    Raises:
+        Mistake: if one is.
+    """
+    for name, value in options.items():
+        if value is not None and value < least:
+            told = "must not be negative" if least == 0 else f"must be at least {least}"
+            raise Mistake(f"--{name.replace('_', '-')} {told}, got {value}")
+
+
 def parse(verb_type: type[AnyVerb], prog: str, arguments: Sequence[str]) -> AnyVerb | None:
     """The verb with its options; None if help was asked for and has been printed."""
-    import tyro  # here: `ottrpo --help` needs no parser
-
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
@@ -63,8 +111,8 @@ def one_line(text: str) -> str:
 
 
 def _unboxed(text: str) -> str:
-    """Tyro's framed message as one line: the frame and its title go, rules become semicolons."""
+    """Tyro's framed message as one line: the frame, its title and the help text of options go."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     rows = [row.strip("│ ") for row in plain.splitlines() if not row.startswith(("╭", "╰"))]
-    parts = re.split(r"─{4,}", " ".join(rows))
-    return "; ".join(one_line(part) for part in parts if part.strip())
+    parts = (one_line(part) for part in re.split(r"─{4,}", " ".join(rows)))
+    return "; ".join(part for part in parts if part and not part.startswith("Argument helptext"))

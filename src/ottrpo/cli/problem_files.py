@@ -79,12 +79,19 @@ def solve_report(problem: Problem) -> dict[str, Any]:
 
 
 def _report(problem: DualProblem | LinearProblem, solution: DualSolution) -> dict[str, Any]:
-    return {
+    with np.errstate(all="ignore"):  # what is no number is refused below
+        gap = dual_value(problem, solution.multiplier) - _primal_value(problem, solution)
+    found = {
         "multiplier": solution.multiplier,
         "split": solution.split,
         "spent": solution.spent,
         "value": solution.value,
-        "gap": dual_value(problem, solution.multiplier) - _primal_value(problem, solution),
+        "gap": gap,
+    }
+    wrong = [f"{name} {value}" for name, value in found.items() if not np.isfinite(value)]
+    require(not wrong, f"its numbers are too far apart for float64: {', '.join(wrong)}")
+    return {
+        **found,
         "binding": bool(solution.binding),
         "radius": problem.radius,
         "rows": problem.rows,

@@ -1,14 +1,14 @@
 """``ottrpo report``."""
 
-import json
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from .options import Mistake, mistakes
+from ottrpo.terminal import known, say, say_json, screen
+
+from .options import Directory, Mistake, mistakes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,7 @@ class Report:
 
     study: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")] = None
     """which one; all by default"""
-    results: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("results")
+    results: Directory = Path("results")
     """where the results are"""
     json: bool = False
     """print one object: study, environment, agent, configuration, statistics"""
@@ -32,45 +32,33 @@ class Report:
 
     def run(self) -> int:
         """Read, count, tell."""
-        chosen = self._chosen()
+        from ottrpo.reports.tables import as_data, terminal_table
+        from ottrpo.results.reading import read_study, study_names
+
         if self.sampled and not self.json:
             raise Mistake("--sampled goes with --json; the other reports show both ways to act")
         if self.html is not None and self.html.is_dir():
             raise Mistake(f"--html takes a file, got the directory {self.html}")
+        with mistakes():
+            there = study_names(self.results)
+        if self.study is not None and self.study not in there:
+            hint = known(self.study, there)
+            raise Mistake(f"{self.results} has no results of {self.study!r}; {hint}")
         if self.html is not None:
             self._write_page(self.html)
-        if self.json:
-            self._print_json(chosen)
-        elif self.html is None:
-            self._print_tables(chosen)
+        if self.html is not None and not self.json:
+            return 0
+        with mistakes():
+            names = there if self.study is None else [self.study]
+            studies = {name: read_study(self.results / name) for name in names}
+            if self.json:
+                data = {name: as_data(x, sampled=self.sampled) for name, x in studies.items()}
+                say_json(data)
+                return 0
+            console = screen()
+            for study in studies.values():
+                console.print(terminal_table(study, console))
         return 0
-
-    def _chosen(self) -> list[str]:
-        from ottrpo.results.reading import study_names
-
-        with mistakes():
-            known = study_names(self.results)
-        if self.study is None:
-            return known
-        if self.study not in known:
-            close = get_close_matches(self.study, known, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise Mistake(
-                f"{self.results} has no results of {self.study!r}; {hint}"
-                f"known: {', '.join(known) or 'none'}"
-            )
-        return [self.study]
-
-    def _print_json(self, chosen: list[str]) -> None:
-        from ottrpo.reports.tables import as_data
-        from ottrpo.results.reading import read_study
-
-        with mistakes():
-            data = {
-                name: as_data(read_study(self.results / name), sampled=self.sampled)
-                for name in chosen
-            }
-        print(json.dumps(data, allow_nan=False))
 
     def _write_page(self, path: Path) -> None:
         from ottrpo.reports.page import write_page
@@ -81,17 +69,4 @@ class Report:
             except OSError as error:
                 error.filename = error.filename or str(path)  # a full disk names no file
                 raise
-        if not self.json:
-            print(f"written: {path}")
-
-    def _print_tables(self, chosen: list[str]) -> None:
-        from rich.console import Console
-
-        from ottrpo.reports.tables import terminal_table
-
-        console = Console()
-        if not console.is_terminal:
-            console = Console(width=400)  # a file has no width of its own
-        for name in chosen:
-            with mistakes():
-                console.print(terminal_table(name, self.results / name, console))
+        say(f"written: {path}", error=self.json)

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import tyro
 
+from ottrpo.terminal import screen
+
 from .options import mistakes
-from .train import ProgressWatch, plain, tell_scores, with_care
+from .train import ProgressWatch, tell_scores, with_care
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,15 +27,13 @@ class Resume:
 
     def run(self) -> int:
         """Look, restore, train on, tell."""
-        from rich.console import Console
-
         from ottrpo.envs import catalogue
         from ottrpo.experiments import run as runner
         from ottrpo.persistence import bundle
         from ottrpo.results.run_directory import RunDirectory
 
-        console = Console(soft_wrap=True, highlight=False)
-        tell = plain(console)
+        console = screen(soft_wrap=True)
+        tell = console.print
         with mistakes(), bundle.interpreting(self.run_directory):
             directory = RunDirectory.open(self.run_directory)
             directory.require_own_files()

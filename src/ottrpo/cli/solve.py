@@ -8,7 +8,12 @@ from typing import Annotated, Any
 
 import tyro
 
+from ottrpo.terminal import say, say_json
+
 from .options import mistakes
+
+MAX_BYTES = 2**30
+MAX_DIGITS = 300  # more are no float64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,19 +44,28 @@ class Solve:
         """Read, solve, print."""
         where = "standard input" if self.problem == "-" else self.problem
         with mistakes(where):
-            text = sys.stdin.read() if self.problem == "-" else Path(self.problem).read_text()
-            data = _loads(text)
+            data = _loads(self._text())
         from ottrpo.cli.problem_files import read_problem, solve_report
 
         with mistakes(where):  # the solver too: it refuses numbers that float64 can't carry
             report = solve_report(read_problem(data))
-        print(json.dumps(report) if self.json else _as_text(report))
+        if self.json:
+            say_json(report)
+        else:
+            say(_as_text(report))
         return 0
+
+    def _text(self) -> str:
+        if self.problem == "-":
+            return sys.stdin.read()
+        from ottrpo.persistence.files import read_plain
+
+        return read_plain(Path(self.problem), MAX_BYTES).decode("utf-8")
 
 
 def _loads(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant, parse_int=_integer)
     except json.JSONDecodeError as error:
         raise ValueError(
             f"not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}"
@@ -62,6 +76,12 @@ def _loads(text: str) -> Any:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"all numbers must be finite, got {name}")
+
+
+def _integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"all numbers must be finite, got one of {len(text):,} digits")
+    return int(text)
 
 
 def _as_text(report: dict[str, Any]) -> str:

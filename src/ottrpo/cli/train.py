@@ -1,17 +1,17 @@
 """``ottrpo train``."""
 
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from .options import mistakes, one_line
+from ottrpo.terminal import say, screen
+
+from .options import MaybeDirectory, MaybeNumber, Number, mistakes, one_line, require_at_least
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,9 +35,9 @@ class Train:
     """who learns; `ottrpo list` names them"""
     config: str = "default"
     """a named configuration of that agent"""
-    seed: int = 0
+    seed: Number = 0
     """of everything random in training"""
-    steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    steps: MaybeNumber = None
     """environment steps; by default what the configuration says"""
     set: Annotated[
         tuple[tuple[str, ...], ...],
@@ -45,20 +45,19 @@ class Train:
         tyro.conf.arg(metavar="KEY=VALUE", help_behavior_hint=""),
     ] = ()
     """settings laid over the configuration, e.g. --set radius=0.02 cost=binary"""
-    checkpoint_every: Annotated[int, tyro.conf.arg(metavar="N")] = 50_000
+    checkpoint_every: Number = 50_000
     """steps between checkpoints, from which `ottrpo resume` goes on; 0 for none"""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    out: MaybeDirectory = None
     """the run directory; by default a new one under runs/"""
 
     def run(self) -> int:
         """Resolve, train, evaluate, tell."""
-        from rich.console import Console
-
         from ottrpo.envs import catalogue
         from ottrpo.experiments import run as runner
         from ottrpo.results.run_directory import RunDirectory
 
-        console = Console(soft_wrap=True, highlight=False)
+        console = screen(soft_wrap=True)
+        require_at_least(0, checkpoint_every=self.checkpoint_every)
         with mistakes():
             spec = runner.plan_run(
                 self.env,
@@ -68,26 +67,23 @@ class Train:
                 steps=self.steps,
                 overrides=[text for texts in self.set for text in texts],
             )
-            if self.checkpoint_every < 0:
-                raise ValueError(f"checkpoint_every must be 0 or more, got {self.checkpoint_every}")
             agent = runner.build_agent(spec)
             path = self.out or runner.default_directory(spec, Path("runs"))
             record = runner.manifest(spec, agent, self.checkpoint_every)
             directory = RunDirectory.create(path, record)
         translation = catalogue.translation(self.env)
         if translation:
-            console.print(translation, markup=False)
+            console.print(translation)
         console.print(
             f"{spec.agent} ({spec.config}) on {spec.environment}, seed {spec.seed}, "
             f"{spec.steps:,} steps -> {path}",
-            markup=False,
         )
         if self.checkpoint_every and not directory.manifest["checkpoints"]:
             console.print(f"{spec.agent} has no checkpoints: interrupted, it starts again")
 
         def work() -> None:
             with ProgressWatch(spec.steps, console) as watch:
-                runner.train(spec, agent, directory, watch, plain(console))
+                runner.train(spec, agent, directory, watch, console.print)
             tell_scores(spec, directory, agent, console)
 
         return with_care(directory, console, work)
@@ -110,24 +106,19 @@ def with_care(directory: "RunDirectory", console: "Console", work: Callable[[], 
         try:
             work()
         except Stopped as stopped:
-            plain(console)(str(stopped))
+            console.print(str(stopped))
         except NonFiniteError as error:
-            print(f"ottrpo: {one_line(str(error))}", file=sys.stderr)
+            say(f"ottrpo: {one_line(str(error))}", error=True)
             return 1
         except OSError as error:
             reason = f"{error.filename or directory.path}: {error.strerror or error}"
-            print(
+            say(
                 f"ottrpo: {one_line(reason)}; what was saved before is whole, when there is room "
                 f"again: {again}",
-                file=sys.stderr,
+                error=True,
             )
             return 1
     return 0
-
-
-def plain(console: "Console") -> Callable[[str], None]:
-    """Print a line as it is."""
-    return partial(console.print, markup=False)
 
 
 class ProgressWatch:
@@ -180,7 +171,7 @@ class ProgressWatch:
         if not self._console.is_terminal and tenths > self._tenths:
             self._tenths = tenths
             line = f"{record['timestep']:>12,} steps  {self._return} ({kind})"
-            self._console.print(line, markup=False)
+            self._console.print(line)
 
 
 def tell_scores(spec: "RunSpec", directory: "RunDirectory", agent: Any, console: "Console") -> None:
@@ -188,7 +179,7 @@ def tell_scores(spec: "RunSpec", directory: "RunDirectory", agent: Any, console:
     from ottrpo.envs import catalogue
     from ottrpo.experiments.protocol import score
     from ottrpo.experiments.published import trained_score
-    from ottrpo.reports.curve import draw_learning_curve
+    from ottrpo.reports.figures import run_panel, save_panels
     from ottrpo.reports.grid import draw_policy
 
     evaluations = directory.evaluations()
@@ -201,15 +192,14 @@ def tell_scores(spec: "RunSpec", directory: "RunDirectory", agent: Any, console:
             console.print(
                 f"score {ours.mean:,.2f} ± {ours.std_time:,.2f} over time ({kind} actions, "
                 f"{count} of {spec.protocol.episodes} episodes in the last tenth)",
-                markup=False,
             )
     if paper is not None:
-        console.print(f"paper {paper.score:,.0f} ± {paper.spread:,.0f}", markup=False)
+        console.print(f"paper {paper.score:,.0f} ± {paper.spread:,.0f}")
     grid = catalogue.grid(spec.environment)
     table = agent.get_parameters().get("policy")  # networks have none
     if grid is not None and table is not None:
-        console.print("the most probable action in each state:", markup=False)
-        console.print(draw_policy(table, grid), markup=False)
+        console.print("the most probable action in each state:")
+        console.print(draw_policy(table, grid))
     picture = directory.path / "learning_curve.png"
-    draw_learning_curve(evaluations, picture, paper=None if paper is None else paper.score)
-    console.print(f"learning curve: {picture}", markup=False)
+    save_panels([run_panel(evaluations, paper)], picture)
+    console.print(f"learning curve: {picture}")

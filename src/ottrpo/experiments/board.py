@@ -7,12 +7,9 @@ from typing import final
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
-
-from ottrpo.core.checks import printable
 
 from .estimate import in_words
 from .jobs import Job, Standing
@@ -178,8 +175,8 @@ class StudyBoard:
         return ", ".join(parts)
 
     def _print(self, line: str, style: str | None = None) -> None:
-        text = f"{self._clock()} {escape(printable(line))}"
-        self._console.print(text, style=style, highlight=False, soft_wrap=True)
+        text = f"{self._clock()} {line}"
+        self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
     def _percent(self, job: Job) -> int:
         return int(100 * self._standing[job.name].timestep / job.spec.steps)
@@ -187,4 +184,4 @@ class StudyBoard:
     def _clock(self) -> str:
         count = sum(sign == FINISHED for sign in self._signs.values())
         minutes = (time.monotonic() - self._began) / 60
-        return f"\\[{count}/{len(self._signs)}, {minutes:.1f} min]"
+        return f"[{count}/{len(self._signs)}, {minutes:.1f} min]"

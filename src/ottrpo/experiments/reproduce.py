@@ -1,7 +1,6 @@
 """A study from its file to its results: plan, estimate, run what is missing, collect."""
 
 import signal
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,10 +11,11 @@ from typing import final
 
 from rich.console import Console
 
-from ottrpo.core.checks import printable, require
+from ottrpo.core.checks import require
 from ottrpo.persistence.lock import DirectoryLock
 from ottrpo.results import collecting
 from ottrpo.results.layout import RESULTS_ROOT, runs_folder
+from ottrpo.terminal import say, screen
 
 from .board import StudyBoard
 from .estimate import estimate
@@ -60,7 +60,7 @@ def reproduce(study: Study, options: Options) -> int:
             results that are there can't be added to.
         OSError: if the results can't be written.
     """
-    console = Console(highlight=False, soft_wrap=True)
+    console = screen(soft_wrap=True, markup=True)
     root = runs_folder(study.name, options.steps)
     jobs = jobs_of(study, root, seeds=options.seeds, steps=options.steps, max_runs=options.max_runs)
     root.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def reproduce(study: Study, options: Options) -> int:
         failed = _run_missing(study, jobs, options, console)
         complete = _collect(study, jobs, options.out / study.name)
     for name, reason in failed.items():
-        sys.stderr.write(f"{printable(f'{name} failed: {reason}')}\n")
+        say(f"{name} failed: {reason}", error=True)
     return 0 if complete and not failed else 1
 
 
@@ -84,7 +84,7 @@ def collect(
     root = runs_folder(study.name, steps)
     jobs = jobs_of(study, root, seeds=seeds, steps=steps, max_runs=max_runs)
     finished = sum(job.state() == "finished" for job in jobs)
-    sys.stdout.write(f"{study.name}: {finished} of {len(jobs)} runs are finished\n")
+    say(f"{study.name}: {finished} of {len(jobs)} runs are finished")
     return 0 if _collect(study, jobs, out / study.name) else 1
 
 
@@ -131,7 +131,7 @@ def _collect(study: Study, jobs: Sequence[Job], folder: Path) -> bool:
     if done:
         complaints = collecting.collect(study.data(), done, folder)
         for line in complaints:
-            sys.stderr.write(f"{printable(line)}\n")
+            say(line, error=True)
         if complaints:
             return False
     return len(done) == len(jobs)

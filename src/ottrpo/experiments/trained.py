@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ottrpo.core.checks import printable, require_words
+from ottrpo.core.checks import printable, require, require_words
 from ottrpo.envs import catalogue
 from ottrpo.persistence import bundle
 from ottrpo.results.run_directory import RunDirectory
@@ -32,7 +32,9 @@ def load_trained(path: Path, *, trust: bool = False) -> Trained:
     Raises:
         ValueError: if there is none, or it is damaged, or it can't be used without more.
     """
-    if path.is_dir() or not (path.exists() or path.with_name(path.name + bundle.ENDING).exists()):
+    saved = path.exists() or path.with_name(path.name + bundle.ENDING).exists()
+    require(saved, f"there is no {path}: neither a run's directory nor a file with a saved agent")
+    if path.is_dir():
         directory = RunDirectory.open(path)
         environment = str(directory.manifest.get("environment"))
         require_words("environment", environment)

@@ -10,9 +10,9 @@ from ottrpo.envs import catalogue
 from ottrpo.experiments import published
 from ottrpo.results.reading import CellResult
 
-from .entries import ABSENT, Entry, Table, columns
 from .exhibits import Aggregate, select
-from .figures import profiles_svg
+from .figures import Curve, Panel
+from .scores import cell_scores
 from .statistics import (
     REPORT_SEED,
     improvement_interval,
@@ -20,8 +20,8 @@ from .statistics import (
     probability_of_improvement,
     stratified_interval,
     stratified_iqm,
-    trained_scores,
 )
+from .tables import ABSENT, DASH, Entry, Table, columns
 
 THRESHOLDS = np.linspace(-0.25, 2.0, 46)
 SHOWN = 10  # profiles in one picture; more can't be told apart
@@ -58,10 +58,9 @@ def find_groups(aggregate: Aggregate, cells: Sequence[CellResult]) -> list[Group
     """Every agent and configuration that has runs on one of the environments."""
     held: dict[tuple[str, str], dict[str, Floats]] = {}
     for cell in select(cells, aggregate.cells):
-        if cell.environment in aggregate.environments and cell.curves and cell.steps:
-            curves = next(iter(cell.curves.values()))
-            trained = trained_scores(curves.mark_t, curves.return_nt, cell.steps)
-            scores = normalised(cell.environment, trained.score_n)
+        found = cell_scores(cell) if cell.environment in aggregate.environments else []
+        if found:
+            scores = normalised(cell.environment, found[0].score_n)
             held.setdefault((cell.agent, cell.title), {})[cell.environment] = scores
     return [
         Group(agent=agent, title=title, scores=scores, environments=aggregate.environments)
@@ -105,23 +104,23 @@ def aggregate_table(groups: Sequence[Group]) -> Table:
     return Table([*names, beats, "95 % of the probability"], rows)
 
 
-def aggregate_figure(aggregate: Aggregate, groups: Sequence[Group]) -> str | None:
+def aggregate_panel(aggregate: Aggregate, groups: Sequence[Group]) -> Panel | None:
     """The performance profiles of the complete groups; None if there are none."""
-    profiles = [
-        (
-            group.agent,
-            f"{group.agent}, {group.title}",
-            performance_profile(
-                group.strata, THRESHOLDS, rng=np.random.default_rng(REPORT_SEED), resamples=500
-            ),
-        )
-        for group in groups
-        if not group.missing
-    ]
-    if not profiles:
+    curves = []
+    for group in [group for group in groups if not group.missing][:SHOWN]:
+        rng = np.random.default_rng(REPORT_SEED)
+        profile = performance_profile(group.strata, THRESHOLDS, rng=rng, resamples=500)
+        band = np.array([profile.share_k, profile.low_k, profile.high_k])
+        label = f"{group.agent}, {group.title}"
+        curves.append(Curve(label, group.agent, profile.threshold_k, band))
+    if not curves:
         return None
-    title = f"{aggregate.title}: performance profiles"
-    return profiles_svg(title, profiles[:SHOWN], "normalised score")
+    return Panel(
+        title=f"{aggregate.title}: performance profiles",
+        curves=tuple(curves),
+        xlabel="normalised score",
+        ylabel="share of runs above it",
+    )
 
 
 def _iqm(group: Group) -> list[Entry]:
@@ -132,7 +131,7 @@ def _iqm(group: Group) -> list[Entry]:
 
 def _improvement(reference: Group | None, group: Group) -> list[Entry]:
     if reference is None or reference is group:
-        return [Entry("–", kind="faint")] * 2
+        return [DASH] * 2
     chance = probability_of_improvement(reference.strata, group.strata)
     low, high = improvement_interval(
         reference.strata, group.strata, rng=np.random.default_rng(REPORT_SEED), resamples=1000

@@ -7,15 +7,20 @@ from typing import Any
 import numpy as np
 
 from ottrpo.core.checks import Floats, require
+from ottrpo.results.reading import CellResult
 
-from .sides import Measured, Side
+from .scores import CellScore, cell_scores
+from .sides import Side
 from .statistics import (
     REPORT_SEED,
+    Difference,
     Interval,
-    difference_interval,
+    difference_by_seed,
     improvement_interval,
     probability_of_improvement,
 )
+from .tables import Entry, Table, columns, count, known, mean, number
+from .verdicts import IDENTICAL, same_runs
 
 HEIGHT, WIDTH = 12, 64  # of a plot, in characters
 
@@ -25,22 +30,27 @@ class Duel:
     """Both sides on one environment.
 
     Attributes:
-        environment: its id.
-        a: scores of the first side's seeds.
-        b: scores of the second side's seeds.
+        a: the first side's score.
+        b: the second side's.
         difference: of the means, first less second.
-        interval: of the difference; None if a side has one seed only.
+        identical: whether the two did the same in every evaluation.
         probability: that a run of the first beats one of the second.
         probability_interval: its bootstrap interval; None if a side has one seed only.
+        settings: the two values of each in which they differ.
     """
 
-    environment: str
-    a: Floats
-    b: Floats
-    difference: float
-    interval: Interval | None
+    a: CellScore
+    b: CellScore
+    difference: Difference
+    identical: bool
     probability: float
     probability_interval: Interval | None
+    settings: Mapping[str, tuple[Any, Any]]
+
+    @property
+    def environment(self) -> str:
+        """Its id."""
+        return self.a.environment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,21 +59,22 @@ class Comparison:
 
     Attributes:
         names: of the sides.
-        deterministic: whether the scores are those of the policy's mode.
         duels: one per environment.
         probability: of improvement over all environments, each with the same weight.
         probability_interval: of it.
-        settings: environment -> setting -> the two values, where they differ.
         only: environments that one side has and the other has not.
     """
 
     names: tuple[str, str]
-    deterministic: bool
     duels: tuple[Duel, ...]
     probability: float
     probability_interval: Interval | None
-    settings: Mapping[str, Mapping[str, tuple[Any, Any]]]
     only: tuple[str, ...]
+
+    @property
+    def actions(self) -> str:
+        """The way to act that scores are of."""
+        return self.duels[0].a.actions
 
 
 def compare(a: Side, b: Side) -> Comparison:
@@ -72,29 +83,20 @@ def compare(a: Side, b: Side) -> Comparison:
     Raises:
         ValueError: if they have no environment or no way to act in common.
     """
-    shared = [name for name in a.measured if name in b.measured]
+    shared = [name for name in a.cells if name in b.cells]
     require(
         bool(shared),
         f"{a.name} and {b.name} have no environment in common: "
-        f"{', '.join(a.measured)} against {', '.join(b.measured)}",
+        f"{', '.join(a.cells)} against {', '.join(b.cells)}",
     )
-    deterministic = _way_to_act(a, b, shared)
-    pairs = [
-        (a.measured[name].scores(deterministic=deterministic),
-         b.measured[name].scores(deterministic=deterministic))
-        for name in shared
-    ]  # fmt: skip
-    a_strata, b_strata = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    pairs = _scored(a, b, shared)
+    strata = [[score.score_n for score in side] for side in zip(*pairs, strict=True)]
     return Comparison(
         names=(a.name, b.name),
-        deterministic=deterministic,
-        duels=tuple(_duel(name, *pair) for name, pair in zip(shared, pairs, strict=True)),
-        probability=probability_of_improvement(a_strata, b_strata),
-        probability_interval=_chances(a_strata, b_strata),
-        settings={
-            name: different(a.measured[name].settings, b.measured[name].settings) for name in shared
-        },
-        only=tuple(sorted(set(a.measured) ^ set(b.measured))),
+        duels=tuple(_duel(*pair) for pair in pairs),
+        probability=probability_of_improvement(*strata),
+        probability_interval=_chances(*strata),
+        only=tuple(sorted(set(a.cells) ^ set(b.cells))),
     )
 
 
@@ -116,21 +118,24 @@ def different(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any
 
 def as_data(comparison: Comparison) -> dict[str, Any]:
     """The comparison for machines."""
+    told = ("mean", "std_seeds", "seeds")
     return {
         "a": comparison.names[0],
         "b": comparison.names[1],
-        "actions": "deterministic" if comparison.deterministic else "sampled",
+        "actions": comparison.actions,
         "probability": comparison.probability,
         "probability_interval": comparison.probability_interval,
         "environments": {
             duel.environment: {
-                "a": _summary(duel.a),
-                "b": _summary(duel.b),
-                "difference": duel.difference,
-                "difference_interval": duel.interval,
+                "a": {name: duel.a.statistics()[name] for name in told},
+                "b": {name: duel.b.statistics()[name] for name in told},
+                "difference": duel.difference.value,
+                "difference_interval": duel.difference.interval,
+                "paired": duel.difference.paired,
+                "identical": duel.identical,
                 "probability": duel.probability,
                 "probability_interval": duel.probability_interval,
-                "settings": comparison.settings[duel.environment],
+                "settings": duel.settings,
             }
             for duel in comparison.duels
         },
@@ -138,9 +143,35 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def plot(a: Measured, b: Measured, *, deterministic: bool) -> list[str]:
+def duel_table(comparison: Comparison) -> Table:
+    """A line per environment."""
+    rows = []
+    for duel in comparison.duels:
+        value, interval, paired = duel.difference
+        low_high = "-" if interval is None else " to ".join(map(number, interval))
+        how = "" if interval is None else "seed by seed" if paired else "Welch"
+        chances = f"{duel.probability:.2f}" + told_interval(duel.probability_interval)
+        compared = [known(value), Entry(low_high, value), Entry(how), Entry(chances, value)]
+        if duel.identical:
+            compared = [Entry(IDENTICAL, value), Entry("-"), Entry(""), Entry("-")]
+        seeds, steps = (
+            ", ".join(dict.fromkeys(count(getattr(side, of)) for side in (duel.a, duel.b)))
+            for of in ("seeds", "steps")
+        )
+        who = [Entry(duel.environment), mean(duel.a), mean(duel.b), Entry(seeds, 0)]
+        rows.append([*who, Entry(steps, 0), *compared])
+    names = "environment | a, ± seeds | b, ± seeds | seeds | steps | a - b | 95 % | how | P(a > b)"
+    return Table(columns(names), rows)
+
+
+def told_interval(interval: Interval | None) -> str:
+    """Of a probability, in brackets."""
+    return "" if interval is None else f" ({interval.low:.2f} to {interval.high:.2f})"
+
+
+def plot(a: CellScore, b: CellScore) -> list[str]:
     """Both mean curves in characters: a, b, and * where they meet; nothing for single points."""
-    curves = [_mean_curve(side, deterministic=deterministic) for side in (a, b)]
+    curves = [_mean_curve(side) for side in (a, b)]
     if min(mark_t.size for mark_t, _ in curves) < 2:
         return []
     furthest = max(float(mark_t[-1]) for mark_t, _ in curves)
@@ -148,10 +179,10 @@ def plot(a: Measured, b: Measured, *, deterministic: bool) -> list[str]:
     high = max(float(mean_t.max()) for _, mean_t in curves)
     span = high - low or 1.0
     canvas = [[" "] * WIDTH for _ in range(HEIGHT)]
-    columns = (np.arange(WIDTH) + 0.5) / WIDTH * furthest
+    middles = (np.arange(WIDTH) + 0.5) / WIDTH * furthest
     for letter, (mark_t, mean_t) in zip("ab", curves, strict=True):
-        inside = (columns >= mark_t[0]) & (columns <= mark_t[-1])
-        height = np.interp(columns, mark_t, mean_t)
+        inside = (middles >= mark_t[0]) & (middles <= mark_t[-1])
+        height = np.interp(middles, mark_t, mean_t)
         rows = ((high - height) / span * (HEIGHT - 1)).round().astype(int)
         for column in np.flatnonzero(inside):
             held = canvas[rows[column]][column]
@@ -165,28 +196,36 @@ def plot(a: Measured, b: Measured, *, deterministic: bool) -> list[str]:
     return [*lines, f"{'':>{margin}} +{'-' * WIDTH}", f"{end:>{margin + 2 + WIDTH}}"]
 
 
-def _way_to_act(a: Side, b: Side, shared: Sequence[str]) -> bool:
-    """Deterministic actions where all runs were evaluated so, else sampled ones."""
+def _scored(a: Side, b: Side, shared: Sequence[str]) -> list[tuple[CellScore, CellScore]]:
+    """Scores of deterministic actions where all runs were evaluated so, else of sampled ones."""
     for way in (True, False):
-        if all(way in side.measured[name].curves for side in (a, b) for name in shared):
-            return way
+        if all(way in side.cells[name].curves for side in (a, b) for name in shared):
+            return [(_acting(a.cells[name], way), _acting(b.cells[name], way)) for name in shared]
     raise ValueError(
         f"{a.name} and {b.name} were evaluated in different ways, one with deterministic and one "
         f"with sampled actions only, or not at all"
     )
 
 
-def _duel(environment: str, a: Floats, b: Floats) -> Duel:
-    several = min(a.size, b.size) > 1
+def _acting(cell: CellResult, deterministic: bool) -> CellScore:
+    return next(score for score in cell_scores(cell) if score.deterministic == deterministic)
+
+
+def _duel(a: CellScore, b: CellScore) -> Duel:
     return Duel(
-        environment=environment,
         a=a,
         b=b,
-        difference=float(a.mean() - b.mean()),
-        interval=difference_interval(a, b) if several else None,
-        probability=probability_of_improvement([a], [b]),
-        probability_interval=_chances([a], [b]),
+        difference=difference_by_seed(a.by_seed, b.by_seed),
+        identical=same_runs(a.cell, b.cell),
+        probability=probability_of_improvement([a.score_n], [b.score_n]),
+        probability_interval=_chances([a.score_n], [b.score_n]),
+        settings=different(_settings(a.cell), _settings(b.cell)),
     )
+
+
+def _settings(cell: CellResult) -> dict[str, Any]:
+    named = {"agent": cell.agent, "config": cell.title, "steps": cell.steps}
+    return {**named, **cell.resolved}
 
 
 def _chances(a_strata: Sequence[Floats], b_strata: Sequence[Floats]) -> Interval | None:
@@ -195,12 +234,8 @@ def _chances(a_strata: Sequence[Floats], b_strata: Sequence[Floats]) -> Interval
     return improvement_interval(a_strata, b_strata, rng=np.random.default_rng(REPORT_SEED))
 
 
-def _summary(score_n: Floats) -> dict[str, Any]:
-    spread = float(score_n.std(ddof=1)) if score_n.size > 1 else None
-    return {"mean": float(score_n.mean()), "std_seeds": spread, "seeds": score_n.size}
-
-
-def _mean_curve(side: Measured, *, deterministic: bool) -> tuple[Any, Floats]:
-    mark_t, return_nt = side.curves[deterministic].common()
-    require(mark_t.size > 0, f"{side.name}: its seeds were never evaluated at the same step")
+def _mean_curve(score: CellScore) -> tuple[Any, Floats]:
+    cell = score.cell
+    mark_t, return_nt = cell.curves[score.deterministic].common()
+    require(mark_t.size > 0, f"{cell.study}: its seeds were never evaluated at the same step")
     return mark_t, return_nt.mean(axis=0)

@@ -1,4 +1,4 @@
-"""Learning curves with bands: one panel per group of cells, as a picture or as SVG for a page.
+"""Curves with bands: panels of them, as a picture or as SVG for a page.
 
 In SVG the colours are CSS variables and the text is text, so that a page can show it dark or
 light, and one panel is a few kilobytes.
@@ -6,8 +6,8 @@ light, and one panel is a few kilobytes.
 
 import io
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 from matplotlib.transforms import ScaledTranslation
+from numpy.typing import NDArray
 
 from ottrpo.core.checks import Floats
 from ottrpo.envs import catalogue
@@ -25,23 +26,14 @@ from ottrpo.experiments import published
 from ottrpo.experiments.published import Published
 from ottrpo.results.reading import CellResult
 
-from .statistics import Profile
-
 COLUMNS = 3
 INSIDE = 4  # curves whose legend finds room among them
 POINTS = 50  # of a curve in a page: more than a panel of this size can show
+ORDERS = 20  # returns that begin so many times further from zero than they end need a log scale
 # the palette of the pictures, and what stands for each colour in SVG
 PALETTE = (
-    "#1f6fb4",
-    "#d1620f",
-    "#2a8c3c",
-    "#b3283b",
-    "#7a55a8",
-    "#8a6142",
-    "#c24f9b",
-    "#5c6670",
-    "#8f8a1a",
-    "#1498a8",
+    *("#1f6fb4", "#d1620f", "#2a8c3c", "#b3283b", "#7a55a8"),
+    *("#8a6142", "#c24f9b", "#5c6670", "#8f8a1a", "#1498a8"),
 )
 STYLES = ("-", "--", ":", "-.")
 INK, FAINT = "#0a0b0c", "#8a8b8c"
@@ -55,12 +47,32 @@ _SVG: Any = {
     "svg.hashsalt": "ottrpo",  # the same results give the same page
     "font.size": 8.5,
     "font.family": "sans-serif",
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
+    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "text.color"), INK),
+    **dict.fromkeys(("xtick.color", "ytick.color"), INK),
 }
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line with a band around it.
+
+    Attributes:
+        label: in the legend.
+        agent: whose it is; agents have their colours.
+        x_t: where.
+        y_bt: the line, and the lower and the upper edge of the band.
+    """
+
+    label: str
+    agent: str
+    x_t: NDArray[Any]
+    y_bt: Floats
+
+    def thinned(self, points: int) -> "Curve":
+        """The curve with no more points than that."""
+        last = self.x_t.size - 1
+        kept = np.unique(np.linspace(0, last, min(points, last + 1)).round().astype(int))
+        return Curve(self.label, self.agent, self.x_t[kept], self.y_bt[:, kept])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,38 +81,87 @@ class Panel:
 
     Attributes:
         title: over the panel.
-        cells: label and cell of each curve.
-        paper: published score, drawn as a dashed line with its spread.
+        curves: what is drawn.
+        paper: published score, a dashed line.
         best: best possible return, a dotted line.
+        xlabel: below the panel.
+        ylabel: beside it.
     """
 
     title: str
-    cells: tuple[tuple[str, CellResult], ...]
+    curves: tuple[Curve, ...]
     paper: Published | None = None
     best: float | None = None
+    xlabel: str = "environment steps"
+    ylabel: str = "return of an episode"
 
 
-def families(cells: Sequence[CellResult]) -> list[Panel]:
+def families(cells: Iterable[CellResult]) -> list[Panel]:
     """A panel per study, environment, agent and configuration that has finished runs.
 
     The cells of a family differ in what their labels say, such as the radius or the cost.
     """
-    groups: dict[tuple[str, str, str, str], list[tuple[str, CellResult]]] = {}
-    for cell in cells:
-        if cell.curves:
-            label = cell.title.removeprefix(cell.config).strip() or cell.config
-            key = (cell.study, cell.environment, cell.agent, cell.config)
-            groups.setdefault(key, []).append((label, cell))
+    groups = _grouped(cells, ("study", "environment", "agent", "config"))
     return [
-        Panel(title=" · ".join(key[1:]), cells=tuple(members), best=catalogue.optimum(key[1]))
-        for key, members in groups.items()
+        Panel(
+            title=" · ".join(key[1:]),
+            curves=tuple(cell_curve(cell, _label(cell, held)) for cell in held),
+            best=catalogue.optimum(key[1]),
+        )
+        for key, held in groups.items()
     ]
 
 
+def by_environment(cells: Iterable[CellResult]) -> list[Panel]:
+    """A panel per environment that has finished runs, with the paper's OT-TRPO."""
+    return [
+        Panel(
+            title=environment,
+            curves=tuple(cell_curve(cell, _label(cell, held)) for cell in held),
+            paper=published.trained_score(environment, "ottrpo"),
+            best=catalogue.optimum(environment),
+        )
+        for (environment,), held in _grouped(cells, ("environment",)).items()
+    ]
+
+
+def cell_curve(cell: CellResult, label: str) -> Curve:
+    """Mean over seeds ± one standard deviation, no wider than the seeds reach.
+
+    A few runs of minus thousands have no mirror image above.
+    """
+    mark_t, return_nt = next(iter(cell.curves.values())).common()
+    mean_t, std_t = return_nt.mean(axis=0), return_nt.std(axis=0)
+    low_t = np.maximum(mean_t - std_t, return_nt.min(axis=0))
+    high_t = np.minimum(mean_t + std_t, return_nt.max(axis=0))
+    return Curve(label, cell.agent, mark_t, np.array([mean_t, low_t, high_t]))
+
+
+def run_panel(evaluations: Iterable[Mapping[str, Any]], paper: Published | None = None) -> Panel:
+    """The learning curves of one run: mean over episodes, and their range.
+
+    Evaluations that fall on one step, which is where updates are far apart, are one point.
+
+    Args:
+        evaluations: the records of a run's ``evaluations.jsonl``.
+        paper: a published score.
+    """
+    by_way: dict[bool, dict[int, list[float]]] = {}
+    for record in evaluations:
+        returns = by_way.setdefault(record["deterministic"], {})
+        returns.setdefault(record["timestep"], []).extend(record["returns"])
+    curves = []
+    for way, by_step in sorted(by_way.items(), reverse=True):
+        label = f"{'deterministic' if way else 'sampled'} actions"
+        y_tb = [(np.mean(found), min(found), max(found)) for found in by_step.values()]
+        curves.append(Curve(label, "", np.array(list(by_step)), np.array(y_tb).T))
+    return Panel(title="", curves=tuple(curves), paper=paper)
+
+
 def save_panels(panels: Sequence[Panel], path: Path) -> None:
-    """All panels in one picture file."""
+    """All panels in one picture file, whose suffix says the format."""
     rows, width = -(-len(panels) // COLUMNS), min(COLUMNS, len(panels))
-    figure = Figure(figsize=(5.2 * width, 3.8 * rows), layout="constrained")
+    figure = Figure(figsize=(5.6 * width, 3.8 * rows), layout="constrained")
     FigureCanvasAgg(figure)  # draws without a display
     for i, panel in enumerate(panels, start=1):
         _draw(figure.add_subplot(rows, width, i), panel)
@@ -110,63 +171,75 @@ def save_panels(panels: Sequence[Panel], path: Path) -> None:
 def panel_svg(panel: Panel) -> str:
     """One panel as an ``<svg>`` element."""
     with mpl.rc_context(_SVG):
-        figure, axes = _svg_figure([label for label, _ in panel.cells])
-        _draw(axes, panel, points=POINTS)
-        return _svg(figure, panel.title)
+        figure, axes = _svg_figure([curve.label for curve in panel.curves])
+        thin = tuple(curve.thinned(POINTS) for curve in panel.curves)
+        _draw(axes, replace(panel, curves=thin))
+        return _svg(figure)
 
 
-def profiles_svg(title: str, profiles: Sequence[tuple[str, str, Profile]], xlabel: str) -> str:
-    """Performance profiles, one curve for each agent, label and profile."""
-    with mpl.rc_context(_SVG):
-        figure, axes = _svg_figure([label for _, label, _ in profiles])
-        styles = line_styles([agent for agent, _, _ in profiles])
-        for (_, label, profile), (colour, style) in zip(profiles, styles, strict=True):
-            axes.plot(
-                profile.threshold_k, profile.share_k, color=colour, linestyle=style, label=label
-            )
-            axes.fill_between(
-                profile.threshold_k,
-                profile.low_k,
-                profile.high_k,
-                color=colour,
-                alpha=0.15,
-                linewidth=0,
-            )
-        axes.set_title(_plain(title), fontsize=9, y=1.0)
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel("share of runs above it")
-        _legend(axes)
-        return _svg(figure, title)
+def _grouped(
+    cells: Iterable[CellResult], keys: Sequence[str]
+) -> dict[tuple[str, ...], list[CellResult]]:
+    groups: dict[tuple[str, ...], list[CellResult]] = {}
+    for cell in cells:
+        if cell.curves:
+            groups.setdefault(tuple(getattr(cell, key) for key in keys), []).append(cell)
+    return groups
 
 
-def _draw(axes: Any, panel: Panel, points: int | None = None) -> None:
-    lowest, highest = np.inf, -np.inf
-    styles = line_styles([cell.agent for _, cell in panel.cells])
-    for (label, cell), (colour, style) in zip(panel.cells, styles, strict=True):
-        mark_t, return_nt = next(iter(cell.curves.values())).common()
-        mark_t, return_nt = _thinned(mark_t, return_nt, points)
-        mean_t, std_t = return_nt.mean(axis=0), return_nt.std(axis=0)
-        axes.plot(mark_t, mean_t, linewidth=1.2, color=colour, linestyle=style, label=_plain(label))
-        # no wider than the seeds reach: a few runs of minus thousands have no mirror image above
-        low_t = np.maximum(mean_t - std_t, return_nt.min(axis=0))
-        high_t = np.minimum(mean_t + std_t, return_nt.max(axis=0))
-        axes.fill_between(mark_t, low_t, high_t, color=colour, alpha=0.15, linewidth=0)
-        lowest = min(lowest, float(mean_t.min(initial=np.inf)))
-        highest = max(highest, float(high_t.max(initial=-np.inf)))
+def _label(cell: CellResult, among: Sequence[CellResult]) -> str:
+    """The agent, the configuration, or both: whatever tells the cell from the others."""
+    title = cell.title
+    if len({other.config for other in among}) == 1:
+        title = title.removeprefix(cell.config).strip() or cell.config
+    if len({other.agent for other in among}) == 1:
+        return title
+    alone = sum(other.agent == cell.agent for other in among) == 1
+    return cell.agent if alone else f"{cell.agent}, {title}"
+
+
+def _draw(axes: Any, panel: Panel) -> None:
+    styles = line_styles([curve.agent for curve in panel.curves])
+    for curve, (colour, style) in zip(panel.curves, styles, strict=True):
+        drawn = {"color": colour, "linestyle": style, "linewidth": 1.2}
+        axes.plot(curve.x_t, curve.y_bt[0], label=_plain(curve.label), **drawn)
+        axes.fill_between(curve.x_t, *curve.y_bt[1:], color=colour, alpha=0.15, linewidth=0)
+    faint = {"color": FAINT, "linewidth": 1}
     if panel.paper is not None:
-        axes.axhline(
-            panel.paper.score, linestyle="--", color=FAINT, linewidth=1, label="printed score"
-        )
+        axes.axhline(panel.paper.score, linestyle="--", label="printed score", **faint)
     if panel.best is not None:
-        axes.axhline(panel.best, linestyle=":", color=FAINT, linewidth=1)
-    if lowest < -100:  # returns run from minus thousands to a handful: show both ends
-        axes.set_yscale("symlog", linthresh=20)
-        axes.set_ylim(top=max(highest, panel.best or highest) + 10)
-    axes.set_title(_plain(panel.title), fontsize=9, y=1.0)  # a fixed place is quick
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.set_xlabel("environment steps")
-    axes.set_ylabel("return of an episode")
+        axes.axhline(panel.best, linestyle=":", **faint)
+    _use_orders_if_needed(axes, panel)
+    if panel.title:
+        axes.set_title(_plain(panel.title), fontsize=9, y=1.0)  # a fixed place is quick
+    if panel.xlabel == Panel.xlabel:
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.set_xlabel(panel.xlabel)
+    axes.set_ylabel(panel.ylabel)
     _legend(axes)
+
+
+def _use_orders_if_needed(axes: Any, panel: Panel) -> None:
+    """A scale of orders where a linear one would not show what is learnt.
+
+    That is where most curves begin at minus thousands and end near zero.
+    """
+    drawn = [curve.y_bt for curve in panel.curves if curve.x_t.size]
+    if not drawn:
+        return
+    extreme = max(float(np.abs(y_bt[0]).max()) for y_bt in drawn)
+    late = float(np.median([np.abs(y_bt[0, y_bt.shape[1] // 2 :]).max() for y_bt in drawn]))
+    if extreme <= ORDERS * late or late == 0.0:
+        return
+    near = 10.0 ** np.ceil(np.log10(late))  # linear up to here
+    axes.set_yscale("symlog", linthresh=near, linscale=0.7)
+    highest = max(float(y_bt[2].max()) for y_bt in drawn)
+    axes.set_ylim(top=max(highest, panel.best or highest) + 0.5 * near)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    powers = 10.0 ** np.arange(np.log10(near), np.ceil(np.log10(extreme)) + 1)
+    low, high = axes.get_ylim()
+    ticks = [*-powers[::-1], -near / 2, 0.0, near / 2, *powers]
+    axes.set_yticks([tick for tick in ticks if low <= tick <= high])
 
 
 def _legend(axes: Any) -> None:
@@ -218,13 +291,6 @@ def _plain(text: str) -> str:
     return "\u200a" + text.replace("$", r"\$")
 
 
-def _thinned(mark_t: Any, return_nt: Floats, points: int | None) -> tuple[Any, Floats]:
-    if points is None or mark_t.size <= points:
-        return mark_t, return_nt
-    kept = np.unique(np.linspace(0, mark_t.size - 1, points).round().astype(int))
-    return mark_t[kept], return_nt[:, kept]
-
-
 def _svg_figure(labels: Sequence[str]) -> tuple[Figure, Any]:
     rows = -(-(len(labels) + 1) // _legend_columns(labels)) if len(labels) > INSIDE else 0
     extra = 0.17 * rows
@@ -239,7 +305,7 @@ def _svg_figure(labels: Sequence[str]) -> tuple[Figure, Any]:
     return figure, axes
 
 
-def _svg(figure: Figure, title: str) -> str:
+def _svg(figure: Figure) -> str:
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     text = file.getvalue()

@@ -9,7 +9,7 @@ import csv
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,19 +18,15 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ottrpo.envs import catalogue
-from ottrpo.experiments.published import trained_score
 from ottrpo.persistence.files import write_atomically
 from ottrpo.results.reading import CellResult, StudyResult, read_study, study_names
 
-from .aggregates import aggregate_figure, aggregate_table, find_groups
-from .entries import Entry, Table
+from .aggregates import aggregate_panel, aggregate_table, find_groups
 from .exhibits import Exhibit, Plan, of_the_paper, read_plan, select
-from .figures import Panel, families, panel_svg
-from .scores import cell_scores
+from .figures import Panel, by_environment, families, panel_svg
+from .scores import cell_scores, study_audits
 from .sections import (
     Audits,
-    Scores,
     baseline_table,
     cell_table,
     claim_tables,
@@ -41,7 +37,7 @@ from .sections import (
     time_table,
     violation_table,
 )
-from .tabular import study_audits
+from .tables import Entry, Table
 from .verdicts import RULES, WORDS
 
 HERE = Path(__file__).parent
@@ -57,9 +53,13 @@ class Section:
     labels: Sequence[str] = ()
     text: Sequence[str] = ()
     missing: Sequence[str] = ()
-    figures: Sequence[Markup] = ()
+    panels: Sequence[Panel] = ()
     tables: Sequence[Table] = ()
-    folded: bool = False
+
+    @property
+    def figures(self) -> list[Markup]:
+        """The panels, drawn."""
+        return [Markup(panel_svg(panel)) for panel in self.panels]
 
 
 def write_page(results: Path, path: Path, about: str | None = None) -> None:
@@ -78,7 +78,6 @@ def render(studies: Sequence[StudyResult], about: str | None = None) -> str:
     """The page of these studies, or the parts of it where ``about`` stands."""
     plan = read_plan()
     cells = [cell for study in studies for cell in study.cells]
-    scores = {(cell.study, cell.name): cell_scores(cell) for cell in cells}
     audits = {
         (study.name, name): audit
         for study in studies
@@ -86,14 +85,13 @@ def render(studies: Sequence[StudyResult], about: str | None = None) -> str:
     }
     known = [study.name for study in studies]
     exhibits = [
-        _exhibit(exhibit, plan, cells, scores, audits, known)
+        _exhibit(exhibit, plan, cells, audits, known)
         for exhibit in plan.exhibits
         if about is None or any(cell.study == about for cell in exhibit.select(cells))
     ]
     drawn = {id(c) for e in plan.exhibits if e.curves for c in e.select(cells)}
     shown = [study for study in studies if about in (None, study.name)]
     own = [cell for study in shown for cell in study.cells]
-    own_scores = {(cell.study, cell.name): scores[cell.study, cell.name] for cell in own}
     script = _read("page.js")
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
@@ -102,18 +100,15 @@ def render(studies: Sequence[StudyResult], about: str | None = None) -> str:
         style=Markup(_read("page.css")),
         script=Markup(script),
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        headline=headline_table(of_the_paper(select(own, plan.headline)), scores, plan.full_steps),
+        headline=headline_table(of_the_paper(select(own, plan.headline)), plan.full_steps),
         glance=_glance(exhibits),
         rules=RULES,
         exhibits=exhibits,
-        others=[*(_together(plan, cells, scores) if about is None else ()), _environments()],
+        others=[*(_together(plan, cells) if about is None else ()), _environments()],
         errata=errata(_read("errata.md")),
-        studies=[_study(study, scores, drawn) for study in shown],
+        studies=[_study(study, drawn) for study in shown],
         counts=(len(shown), len(own), sum(len(cell.runs) for cell in own)),
-        downloads={
-            "scores.csv": _data_uri(_score_rows(own_scores)),
-            "seeds.csv": _data_uri(_seed_rows(own_scores)),
-        },
+        downloads={name: _data_uri(rows) for name, rows in _downloads(own).items()},
     )
 
 
@@ -132,94 +127,55 @@ def _exhibit(
     exhibit: Exhibit,
     plan: Plan,
     cells: Sequence[CellResult],
-    scores: Scores,
     audits: Audits,
     known: Sequence[str],
 ) -> Section:
     """One part of the paper, with what we have beside it."""
     chosen = exhibit.select(cells)
-    tables: list[Table] = []
-    if exhibit.table == "scores":
-        tables.append(score_table(exhibit, chosen, scores, plan.full_steps))
-    elif exhibit.table == "time":
-        tables.append(time_table(exhibit, chosen))
-    elif exhibit.table == "violations":
-        tables.append(violation_table(exhibit, chosen, audits))
-    elif exhibit.table == "settings":
-        tables += settings_tables(exhibit, chosen)
-    elif exhibit.table == "cells":
-        tables.append(cell_table(chosen, scores))
-    tables += claim_tables(exhibit.claims, cells)
+    make: dict[str | None, Callable[[], list[Table]]] = {
+        None: list,
+        "scores": lambda: [score_table(exhibit, chosen, plan.full_steps)],
+        "time": lambda: [time_table(exhibit, chosen)],
+        "violations": lambda: [violation_table(exhibit, chosen, audits)],
+        "settings": lambda: settings_tables(exhibit, chosen),
+        "cells": lambda: [cell_table(chosen)],
+    }
+    draw = {None: lambda _: [], "family": families, "environment": by_environment}
     return Section(
         anchor=exhibit.label.replace(":", "-"),
         title=exhibit.title,
         labels=(exhibit.label, *exhibit.also),
         text=[exhibit.paper],
         missing=exhibit.missing_studies(known),
-        figures=[Markup(panel_svg(panel)) for panel in _panels(exhibit, chosen)],
-        tables=tables,
+        panels=draw[exhibit.curves](chosen),
+        tables=[*make[exhibit.table](), *claim_tables(exhibit.claims, cells)],
     )
-
-
-def _panels(exhibit: Exhibit, cells: Sequence[CellResult]) -> list[Panel]:
-    if exhibit.curves is None:
-        return []
-    return families(cells) if exhibit.curves == "family" else _by_environment(cells)
-
-
-def _by_environment(cells: Sequence[CellResult]) -> list[Panel]:
-    by_environment: dict[str, list[CellResult]] = {}
-    for cell in cells:
-        if cell.curves:
-            by_environment.setdefault(cell.environment, []).append(cell)
-    return [
-        Panel(
-            title=environment,
-            cells=tuple((_label(cell, held), cell) for cell in held),
-            paper=trained_score(environment, "ottrpo"),
-            best=catalogue.optimum(environment),
-        )
-        for environment, held in by_environment.items()
-    ]
-
-
-def _label(cell: CellResult, among: Sequence[CellResult]) -> str:
-    """The agent, the configuration, or both: whatever tells the cell from the others."""
-    title = cell.title
-    if len({other.config for other in among}) == 1:
-        title = title.removeprefix(cell.config).strip() or cell.config
-    if len({other.agent for other in among}) == 1:
-        return title
-    alone = sum(other.agent == cell.agent for other in among) == 1
-    return cell.agent if alone else f"{cell.agent}, {title}"
 
 
 def _glance(exhibits: Sequence[Section]) -> Table:
     """How many verdicts of each kind every part of the paper has got."""
-    rows = []
+    told = {}
     for section in exhibits:
         entries = [e for table in section.tables for row in table.rows for e in row]
         words = [e.text.partition(":")[0] for e in entries if e.kind.startswith("verdict")]
-        counts = [words.count(word) for word in WORDS]
         if words:
-            rows.append(
-                [Entry(section.title, kind="wide"), Entry(section.labels[0], kind="label")]
-                + [Entry(str(n), n) if n else Entry("–", 0, "faint") for n in counts]
-            )
-    return Table(["part of the paper", "label", *WORDS], rows)
+            told[section.title, section.labels[0]] = words
+    seen = [word for word in WORDS if any(word in words for words in told.values())]
+    rows = [
+        [Entry(title, kind="wide"), Entry(label, kind="label")]
+        + [Entry(str(n), n) if (n := words.count(w)) else Entry("–", 0, "faint") for w in seen]
+        for (title, label), words in told.items()
+    ]
+    return Table(["part of the paper", "label", *seen], rows)
 
 
 def _environments() -> Section:
     return Section(anchor="environments", title="Environments", tables=[mapping_table()])
 
 
-def _together(plan: Plan, cells: Sequence[CellResult], scores: Scores) -> list[Section]:
+def _together(plan: Plan, cells: Sequence[CellResult]) -> Iterable[Section]:
     """All methods, and all environments, side by side."""
-    return [_baselines(plan, cells, scores), *_aggregates(plan, cells)]
-
-
-def _baselines(plan: Plan, cells: Sequence[CellResult], scores: Scores) -> Section:
-    return Section(
+    yield Section(
         anchor="baselines",
         title="Every method as printed, and as it does here",
         text=[
@@ -227,14 +183,11 @@ def _baselines(plan: Plan, cells: Sequence[CellResult], scores: Scores) -> Secti
             "paper's settings, the others those that suit the method. Mean ± standard deviation "
             "over seeds."
         ],
-        tables=[baseline_table(of_the_paper(select(cells, plan.methods)), scores)],
+        tables=[baseline_table(of_the_paper(select(cells, plan.methods)))],
     )
-
-
-def _aggregates(plan: Plan, cells: Sequence[CellResult]) -> Iterable[Section]:
     for aggregate in plan.aggregates:
         groups = find_groups(aggregate, cells)
-        figure = aggregate_figure(aggregate, groups)
+        panel = aggregate_panel(aggregate, groups)
         yield Section(
             anchor="all-" + aggregate.title.lower().replace(" ", "-"),
             title=f"{aggregate.title}, all environments together",
@@ -242,20 +195,18 @@ def _aggregates(plan: Plan, cells: Sequence[CellResult]) -> Iterable[Section]:
                 "Scores are normalised: 0 is the lowest that the paper prints for an environment, "
                 "1 its OT-TRPO. Intervals resample seeds within each environment."
             ],
-            figures=[] if figure is None else [Markup(figure)],
+            panels=[] if panel is None else [panel],
             tables=[aggregate_table(groups)],
         )
 
 
-def _study(study: StudyResult, scores: Scores, drawn: set[int]) -> Section:
-    panels = _by_environment([cell for cell in study.cells if id(cell) not in drawn])
+def _study(study: StudyResult, drawn: set[int]) -> Section:
     return Section(
         anchor=f"study-{re.sub(r'[^a-zA-Z0-9-]', '-', study.name)}",
         title=study.name,
         text=[study.description, *_made_with(study.made_with)],
-        figures=[Markup(panel_svg(panel)) for panel in panels],
-        tables=[cell_table(study.cells, scores)],
-        folded=True,
+        panels=by_environment(cell for cell in study.cells if id(cell) not in drawn),
+        tables=[cell_table(study.cells)],
     )
 
 
@@ -278,36 +229,23 @@ def _made_with(made_with: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _score_rows(scores: Scores) -> list[list[Any]]:
-    head = (
-        "study,environment,agent,configuration,actions,mean,std_seeds,std_time,iqm,ci_low,ci_high,"
-        "lowest,highest,seeds,steps,paper,paper_spread"
-    )
-    rows: list[list[Any]] = [head.split(",")]
-    for score in (score for found in scores.values() for score in found):
-        printed = score.published
-        rows.append(
-            [
-                *(_harmless(x) for x in (score.study, score.environment, score.agent, score.label)),
-                score.actions,
-                *(score.mean, score.std_seeds, score.std_time, score.iqm),
-                *(score.interval or ("", "")),
-                *(score.lowest, score.highest, score.seeds, score.steps),
-                *((printed.score, printed.spread) if printed else ("", "")),
-            ]
-        )
-    return rows
-
-
-def _seed_rows(scores: Scores) -> list[list[Any]]:
-    rows: list[list[Any]] = [
-        ["study", "environment", "agent", "configuration", "actions", "seed", "score"]
-    ]
-    for score in (score for found in scores.values() for score in found):
-        names = (score.study, score.environment, score.agent, score.label)
-        who = [*map(_harmless, names), score.actions]
-        rows += [[*who, seed, f"{value:.6g}"] for seed, value in score.by_seed.items()]
-    return rows
+def _downloads(cells: Iterable[CellResult]) -> dict[str, list[list[Any]]]:
+    """The numbers as tables for spreadsheets."""
+    who = ["study", "environment", "agent", "configuration", "actions"]
+    numbers = ["mean", "std_seeds", "std_time", "iqm", "ci_low", "ci_high"]
+    more = ["lowest", "highest", "seeds", "steps", "paper", "paper_spread"]
+    scores: list[list[Any]] = [[*who, *numbers, *more]]
+    seeds: list[list[Any]] = [[*who, "seed", "score"]]
+    for cell in cells:
+        names = [_harmless(x) for x in (cell.study, cell.environment, cell.agent, cell.title)]
+        for score in cell_scores(cell):
+            own, paper = [*names, score.actions], score.published
+            printed = [paper.score, paper.spread] if paper else [None, None]
+            held = score.statistics()
+            rest = [score.lowest, score.highest, score.seeds, score.steps, *printed]
+            scores.append([*own, *(held[name] for name in numbers), *rest])
+            seeds += [[*own, seed, f"{value:.6g}"] for seed, value in score.by_seed.items()]
+    return {"scores.csv": scores, "seeds.csv": seeds}
 
 
 def _harmless(text: str) -> str:

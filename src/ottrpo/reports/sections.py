@@ -9,93 +9,90 @@ from ottrpo.experiments import published
 from ottrpo.experiments.published import Published
 from ottrpo.results.reading import CellResult
 
-from .entries import ABSENT, DASH, Entry, Table, columns, difference, optional, printed, share, word
 from .exhibits import Claim, Exhibit, setting
-from .scores import CellScore
-from .tables import MISSING, number, seconds_per_step, violations, with_spread
-from .tabular import CellAudit
-from .verdicts import NOT_COMPARABLE, Verdict, judge, judge_claim
+from .scores import CellAudit, cell_scores
+from .tables import (
+    ABSENT,
+    DASH,
+    MISSING,
+    Entry,
+    Line,
+    Table,
+    columns,
+    count,
+    difference,
+    entries,
+    known,
+    lines_of,
+    mean,
+    printed,
+    seconds_per_step,
+    table_of,
+    word,
+)
+from .verdicts import NOT_COMPARABLE, Verdict, judge_claim, judge_share
 
-Scores = Mapping[tuple[str, str], Sequence[CellScore]]  # (study, cell) -> one per way to act
-Audits = Mapping[tuple[str, str], CellAudit]
+Audits = Mapping[tuple[str, str], CellAudit]  # by study and cell
+_VIOLATIONS = (
+    "environment | agent | configuration | study | steps | updates | over the radius "
+    "| audited anew | by POT"
+)
 _WHO = "environment | agent | configuration | actions | seeds | steps"
-_OURS = "mean | ± seeds | ± time | IQM (95 %)"
-_NO_NUMBERS = (DASH, ABSENT, DASH, DASH, DASH)
 
 
-def score_table(
-    exhibit: Exhibit, cells: Sequence[CellResult], scores: Scores, full: Mapping[str, int]
-) -> Table:
+def score_table(exhibit: Exhibit, cells: Sequence[CellResult], full: Mapping[str, int]) -> Table:
     """The paper's scores, and ours beside them; what has no runs is there as missing."""
-    rows: list[list[Entry]] = []
     theirs = published.table(str(exhibit.published))
     places = [catalogue.resolve(row["environment"]) for row in theirs]
+    lines: list[Line] = []
     used = set()
     for cell in cells:
         match = next((i for i, row in enumerate(theirs) if _about(row, cell, exhibit)), None)
         used.add(match)
         value = None if match is None else _published(theirs[match])
-        rows += _score_rows(cell, scores, value, full.get(cell.environment))
-    rows += [_missing_row(row) for i, row in enumerate(theirs) if i not in used]
-    rows.sort(key=lambda row: places.index(row[0].text))
-    names = f"{_WHO} | paper | ours | difference (95 %) | verdict | ± seeds | ± time | IQM (95 %)"
-    return Table(columns(names), rows)
+        full_steps = full.get(cell.environment)
+        lines += lines_of(cell, published=value, full_steps=full_steps)
+    lines += [_nobody(row) for i, row in enumerate(theirs) if i not in used]
+    lines.sort(key=lambda line: places.index(line.cell.environment))
+    ours = "paper | ours | difference (95 %) | verdict | ± seeds | ± time | IQM (95 %)"
+    return table_of(lines, f"{_WHO} | {ours}")
 
 
-def headline_table(cells: Sequence[CellResult], scores: Scores, full: Mapping[str, int]) -> Table:
+def headline_table(cells: Sequence[CellResult], full: Mapping[str, int]) -> Table:
     """OT-TRPO on the paper's environments: the numbers that a reader wants first."""
-    rows = []
-    for cell in cells:
-        value = published.trained_score(cell.environment, cell.agent)
-        found = scores[cell.study, cell.name]
-        seeds = list(found[0].by_seed.values()) if found else []
-        verdict = judge(seeds, value, steps=cell.steps, full_steps=full.get(cell.environment))
-        who = _who(cell, found[0] if found else None)
-        told = [printed(value), _mean(found), difference(verdict), word(verdict)]
-        rows.append([who[0], *who[2:], *told])
-    names = (
-        "environment | configuration | actions | seeds | paper | ours, ± seeds | difference (95 %) "
-        "| verdict"
-    )
-    return Table(columns(names), rows)
+    lines = [lines_of(cell, full_steps=full.get(cell.environment))[0] for cell in cells]
+    who = _WHO.replace("agent | ", "")
+    return table_of(lines, f"{who} | paper | ours, ± seeds | difference (95 %) | verdict")
 
 
-def cell_table(cells: Sequence[CellResult], scores: Scores) -> Table:
+def cell_table(cells: Sequence[CellResult]) -> Table:
     """Our numbers alone."""
-    rows = []
-    for cell in cells:
-        found = scores[cell.study, cell.name]
-        rows += [
-            [*_who(cell, score), *_ours(score), Entry(number(score.lowest), score.lowest)]
-            for score in found
-        ]
-        if not found:
-            rows.append([*_who(cell, None), *_NO_NUMBERS, DASH])
-    return Table(columns(f"{_WHO} | {_OURS} | lowest seed"), rows)
+    lines = [line for cell in cells for line in lines_of(cell)]
+    return table_of(lines, f"{_WHO} | mean | ± seeds | ± time | IQM (95 %) | lowest seed")
 
 
-def baseline_table(cells: Sequence[CellResult], scores: Scores) -> Table:
+def baseline_table(cells: Sequence[CellResult]) -> Table:
     """Every agent as the paper prints it, and as it does with each of our configurations."""
     configs = sorted(
         {cell.config for cell in cells},
         key=lambda name: (not name.startswith("paper"), name != "default", name),
     )
-    places: dict[tuple[str, str], dict[str, CellResult]] = {
+    places: dict[tuple[str, str], dict[str, Entry]] = {
         (catalogue.resolve(row["environment"]), row["algorithm"]): {}
         for row in published.table("tab_trained_scores")
     }
     for cell in cells:
-        places.setdefault((cell.environment, cell.agent), {})[cell.config] = cell
-    rows = []
-    for (environment, agent), held in places.items():
-        ours = [
-            _mean(scores[held[name].study, held[name].name])
-            if name in held
-            else (DASH if held else ABSENT)
-            for name in configs
+        ours = mean(next(iter(cell_scores(cell)), None))
+        places.setdefault((cell.environment, cell.agent), {})[cell.config] = ours
+    rows = [
+        [
+            Entry(environment),
+            Entry(agent),
+            printed(published.trained_score(environment, agent)),
+            *(held.get(name, DASH if held else ABSENT) for name in configs),
         ]
-        value = published.trained_score(environment, agent)
-        rows.append([Entry(environment), Entry(agent), printed(value), *ours])
+        for (environment, agent), held in places.items()
+    ]
     return Table(["environment", "agent", "as the paper prints it", *configs], rows)
 
 
@@ -116,7 +113,7 @@ def time_table(exhibit: Exhibit, cells: Sequence[CellResult]) -> Table:
         trpo = [seconds_per_step(cell) for cell in ours.get((environment, "trpo"), ())]
         times = [_time(cell, min(trpo, default=None)) for cell in held]
         rows += [
-            [Entry(environment), Entry(agent), *time, printed(value), optional(ratio, "{:.2f}")]
+            [Entry(environment), Entry(agent), *time, printed(value), known(ratio, "{:.2f}".format)]
             for time in times or [[Entry(""), Entry("0", 0), DASH, ABSENT, DASH, DASH]]
         ]
     names = (
@@ -134,25 +131,11 @@ def violation_table(exhibit: Exhibit, cells: Sequence[CellResult], audits: Audit
     }
     rows = []
     for cell in (cell for cell in cells if cell.has_region):
-        over, updates = violations(cell)
-        audit = audits.get((cell.study, cell.name))
+        line = Line(cell=cell, audit=audits.get((cell.study, cell.name)))
         percent = theirs.get((cell.environment, cell.agent))
-        rows.append(
-            [
-                *(Entry(x) for x in (cell.environment, cell.agent, cell.title, cell.study)),
-                Entry(f"{updates:,}", updates) if updates else ABSENT,
-                share(over, updates),
-                share(audit.violations, audit.audited) if audit else DASH,
-                share(audit.pot_violations, audit.pot_checked) if audit else DASH,
-                optional(percent, "{:.0f} %"),
-                DASH if percent is None else word(_judge_share(cell, percent)),
-            ]
-        )
-    names = (
-        "environment | agent | configuration | study | updates | over the radius | audited anew "
-        "| by POT | paper | verdict"
-    )
-    return Table(columns(names), rows)
+        verdict = DASH if percent is None else word(judge_share(cell, percent))
+        rows.append([*entries(line, _VIOLATIONS), known(percent, "{:.0f} %".format), verdict])
+    return Table(columns(f"{_VIOLATIONS} | paper | verdict"), rows)
 
 
 def settings_tables(exhibit: Exhibit, cells: Sequence[CellResult]) -> list[Table]:
@@ -172,8 +155,8 @@ def settings_tables(exhibit: Exhibit, cells: Sequence[CellResult]) -> list[Table
 
 def claim_tables(claims: Iterable[Claim], cells: Sequence[CellResult]) -> list[Table]:
     """For each thing that the text says: whether our runs say so too."""
-    names = columns("environment | above | below | statistic | difference (95 %) | verdict")
-    nothing = [*[DASH] * 5, word(Verdict(word=NOT_COMPARABLE, why=MISSING))]
+    names = columns("environment | above | below | statistic | steps | difference (95 %) | verdict")
+    nothing = [*[DASH] * 6, word(Verdict(word=NOT_COMPARABLE, why=MISSING))]
     tables = []
     for claim in claims:
         times = f", {claim.factor:g} times" if claim.factor != 1 else ""
@@ -182,7 +165,7 @@ def claim_tables(claims: Iterable[Claim], cells: Sequence[CellResult]) -> list[T
             verdict = judge_claim(claim, above, below)
             who = (above.environment, _name(above, below), _name(below, above) + times)
             compared = [Entry(x) for x in (*who, claim.statistic)]
-            rows.append([*compared, difference(verdict), word(verdict)])
+            rows.append([*compared, _steps(above, below), difference(verdict), word(verdict)])
         tables.append(Table(names, rows or [nothing], caption=f"Claim: {claim.text}"))
     return tables
 
@@ -194,7 +177,7 @@ def mapping_table() -> Table:
             Entry(entry.paper_id),
             Entry(entry.env_id),
             Entry(entry.difference or "the same"),
-            optional(entry.optimum, "{:g}"),
+            known(entry.optimum, "{:g}".format),
         ]
         for entry in catalogue.CATALOGUE
         if entry.paper_id
@@ -215,88 +198,38 @@ def _published(row: Mapping[str, str], column: str = "score") -> Published:
     return Published(float(row[column]), float(row["spread"]))
 
 
-def _score_rows(
-    cell: CellResult, scores: Scores, value: Published | None, full: int | None
-) -> list[list[Entry]]:
-    rows = []
-    for score in scores[cell.study, cell.name]:
-        by_seed = list(score.by_seed.values())
-        verdict = judge(by_seed, value, steps=score.steps, full_steps=full)
-        steps, mean, *rest = _ours(score)
-        told = [steps, printed(value), mean, difference(verdict), word(verdict), *rest]
-        rows.append([*_who(cell, score), *told])
-    if not rows:
-        rows.append([*_who(cell, None), *_nothing(value)])
-    return rows
-
-
-def _missing_row(row: Mapping[str, str]) -> list[Entry]:
+def _nobody(row: Mapping[str, str]) -> Line:
     """The paper has a number, we have no cell."""
     who = ("environment", "algorithm", "score", "spread")
-    rest = " ".join(value for key, value in row.items() if key not in who and value)
-    agent, value = row.get("algorithm", "ottrpo"), _published(row)
-    names = [Entry(x) for x in (catalogue.resolve(row["environment"]), agent, rest, "")]
-    return [*names, Entry("0", 0), *_nothing(value)]
-
-
-def _nothing(value: Published | None) -> list[Entry]:
-    """The line of a cell without runs, from its steps on."""
-    steps, mean, *rest = _NO_NUMBERS
-    return [steps, printed(value), mean, DASH, word(judge([], value)), *rest]
-
-
-def _who(cell: CellResult, score: CellScore | None) -> list[Entry]:
-    seeds = 0 if score is None else score.seeds
-    of = f" of {cell.planned}" if cell.planned and cell.planned != seeds else ""
-    return [
-        Entry(cell.environment),
-        Entry(cell.agent),
-        Entry(cell.title, hint=f"{cell.study}: {cell.name}"),
-        Entry("" if score is None else score.actions),
-        Entry(f"{seeds}{of}", seeds, "missing" if of else ""),
-    ]
-
-
-def _ours(score: CellScore) -> list[Entry]:
-    known = ""
-    if score.interval is not None:
-        known = f" ({number(score.interval.low)} to {number(score.interval.high)})"
-    return [
-        Entry(_count(score.steps), score.steps),
-        *(
-            DASH if x is None else Entry(number(x), x)
-            for x in (score.mean, score.std_seeds, score.std_time)
-        ),
-        Entry(f"{number(score.iqm)}{known}", score.iqm),
-    ]
-
-
-def _mean(scores: Sequence[CellScore]) -> Entry:
-    if not scores:
-        return ABSENT
-    score = scores[0]
-    text = with_spread(score.mean, score.std_seeds)
-    hint = f"{score.seeds} seeds, {score.steps:,} steps, {score.actions} actions"
-    return Entry(text, score.mean, hint=hint)
+    cell = CellResult(
+        study="",
+        name="",
+        environment=catalogue.resolve(row["environment"]),
+        agent=row.get("algorithm", "ottrpo"),
+        config=" ".join(value for key, value in row.items() if key not in who and value),
+        label="",
+        steps=None,
+    )
+    return Line(cell=cell, published=_published(row))
 
 
 def _time(cell: CellResult, trpo: float | None) -> list[Entry]:
     seconds = median(run.train_seconds for run in cell.runs)
-    steps, per_step = cell.runs[0].steps, seconds_per_step(cell)
+    per_step = seconds_per_step(cell)
     return [
         Entry(cell.title),
         Entry(str(len(cell.runs)), len(cell.runs)),
-        Entry(_count(steps), steps),
-        Entry(f"{seconds:,.1f}", seconds),
-        Entry(f"{1 / per_step:,.0f}", 1 / per_step),
-        optional(None if trpo is None else per_step / trpo, "{:.2f}"),
+        known(cell.runs[0].steps, count),
+        known(seconds, "{:,.1f}".format),
+        known(1 / per_step, "{:,.0f}".format),
+        known(None if trpo is None else per_step / trpo, "{:.2f}".format),
     ]
 
 
-def _judge_share(cell: CellResult, percent: float) -> Verdict:
-    """Violations are no merit: fewer is better."""
-    shares = [-100 * run.violations / run.updates for run in cell.runs if run.updates]
-    return judge(shares, Published(-percent, 0.0))
+def _steps(above: CellResult, below: CellResult) -> Entry:
+    """Of both; said apart where they differ, as scores of different lengths do not compare."""
+    both = [count(cell.steps) for cell in (above, below) if cell.steps]
+    return Entry(" and ".join(dict.fromkeys(both)) or DASH.text)
 
 
 def _parameters(
@@ -309,18 +242,6 @@ def _parameters(
         for key in keys:
             name = parameter if key == parameter else f"{parameter} ({key})"
             yield name, row[paper_id], key
-
-
-def _count(steps: int) -> str:
-    """A large number in few letters.
-
-    >>> _count(4_000_000), _count(1_001_472), _count(151_552), _count(900)
-    ('4M', '1M', '152k', '900')
-    """
-    for unit, letter in ((1_000_000, "M"), (1_000, "k")):
-        if steps >= unit:
-            return f"{steps / unit:.3g}{letter}"
-    return str(steps)
 
 
 def _value(value: Any) -> str:

@@ -9,55 +9,28 @@ A side is one of
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ottrpo.core.checks import Floats, require
+from ottrpo.persistence.strict_json import shown
 from ottrpo.results.layout import run_directories
 from ottrpo.results.reading import CellResult, Curves, curves_from, read_study, study_names
 from ottrpo.results.run_directory import RunDirectory
-
-from .statistics import trained_scores
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """What one side did on one environment.
-
-    Attributes:
-        name: of the runs, for people.
-        environment: its id.
-        steps: of training.
-        curves: by way to act; True takes the policy's mode.
-        settings: all of them, and the agent's name.
-    """
-
-    name: str
-    environment: str
-    steps: int
-    curves: Mapping[bool, Curves]
-    settings: Mapping[str, Any]
-
-    def scores(self, *, deterministic: bool) -> Floats:
-        """One per seed: the mean of the last tenth."""
-        curves = self.curves[deterministic]
-        try:
-            return trained_scores(curves.mark_t, curves.return_nt, self.steps).score_n
-        except ValueError as error:
-            raise ValueError(f"{self.name}: {error}; a run has to finish first") from error
+from ottrpo.terminal import known
 
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """All that a name stands for, by environment."""
+    """All that a name stands for: by environment, what is known of its runs."""
 
     name: str
-    measured: Mapping[str, Measured] = field(default_factory=dict)
+    cells: Mapping[str, CellResult] = field(default_factory=dict)
 
 
 def find_side(text: str, results: Path) -> Side:
@@ -81,10 +54,30 @@ def side_of_returns(
 ) -> Side:
     """A trained agent by the returns of some episodes, for each way to act: one run, no curve."""
     curves = {way: curves_from({0: {1: float(np.mean(found))}}) for way, found in returns.items()}
-    measured = Measured(
-        name=name, environment=environment, steps=1, curves=curves, settings={"agent": agent}
+    return Side(name=name, cells={environment: _cell(name, environment, agent, 1, curves)})
+
+
+def _cell(
+    name: str,
+    environment: str,
+    agent: str,
+    steps: int,
+    curves: Mapping[bool, Curves],
+    config: str = "",
+    resolved: Mapping[str, Any] | None = None,
+) -> CellResult:
+    """Runs that belong to no study, as if they did."""
+    return CellResult(
+        study=name,
+        name=environment,
+        environment=environment,
+        agent=agent,
+        config=config,
+        label="",
+        steps=steps,
+        resolved=resolved or {},
+        curves=curves,
     )
-    return Side(name=name, measured={environment: measured})
 
 
 def _from_runs(text: str, path: Path) -> Side:
@@ -96,57 +89,61 @@ def _from_runs(text: str, path: Path) -> Side:
     by_environment: dict[str, list[RunDirectory]] = {}
     for place in found:
         run = RunDirectory.open(place)
+        whole = all(type(run.manifest.get(key)) is int for key in ("seed", "steps"))
         require(
-            "seed" in run.manifest and "environment" in run.manifest,
+            whole and isinstance(run.manifest.get("resolved"), dict),
             f"{place} is not a run; results are named STUDY:CELL",
         )
         by_environment.setdefault(str(run.manifest["environment"]), []).append(run)
-    measured = {name: _measured(text, name, runs) for name, runs in by_environment.items()}
-    return Side(name=text, measured=measured)
+    cells = {name: _from_seeds(text, name, runs) for name, runs in by_environment.items()}
+    return Side(name=text, cells=cells)
 
 
-def _measured(name: str, environment: str, runs: Sequence[RunDirectory]) -> Measured:
-    kinds = {json.dumps(_settings(run.manifest), sort_keys=True) for run in runs}
-    steps = {run.manifest["steps"] for run in runs}
+def _from_seeds(name: str, environment: str, runs: Sequence[RunDirectory]) -> CellResult:
+    asked = ("agent", "config", "steps", "resolved")
+    kinds = {json.dumps([run.manifest.get(key) for key in asked], sort_keys=True) for run in runs}
     require(
-        len(kinds) == len(steps) == 1,
+        len(kinds) == 1,
         f"{name} holds runs of {len(kinds)} configurations on {environment}; name one of them",
     )
     by_way: dict[bool, dict[int, dict[int, float]]] = {}
     for run in runs:
-        seed = int(run.manifest["seed"])
+        seed = run.manifest["seed"]
         for record in run.evaluations():
-            curve = by_way.setdefault(record["deterministic"], {}).setdefault(seed, {})
+            way, mark, mean = _evaluation(run, record)
+            curve = by_way.setdefault(way, {}).setdefault(seed, {})
             require(
-                record["mark"] not in curve,
+                mark not in curve,
                 f"{name} holds two runs of seed {seed} on {environment}; name one of them",
             )
-            curve[record["mark"]] = float(np.mean(record["returns"]))
-    return Measured(
-        name=name,
-        environment=environment,
-        steps=steps.pop(),
-        curves={way: curves_from(found) for way, found in by_way.items()},
-        settings=_settings(runs[0].manifest),
+            curve[mark] = mean
+    agent, config, steps, resolved = (runs[0].manifest[key] for key in asked)
+    curves = {way: curves_from(found) for way, found in by_way.items()}
+    return _cell(name, environment, str(agent), steps, curves, str(config), resolved)
+
+
+def _evaluation(run: RunDirectory, record: Mapping[str, Any]) -> tuple[bool, int, float]:
+    """How, when, and the mean return."""
+    way, mark, returns = (record.get(key) for key in ("deterministic", "mark", "returns"))
+    numbers = isinstance(returns, list) and all(
+        isinstance(value, int | float) and math.isfinite(value) for value in returns
     )
-
-
-def _settings(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    named = {"agent": manifest.get("agent"), "config": manifest.get("config")}
-    return {**named, "steps": manifest.get("steps"), **(manifest.get("resolved") or {})}
+    if not (isinstance(way, bool) and isinstance(mark, int) and numbers and returns):
+        raise ValueError(f"{run.path}: an evaluation can't be {shown(record)}")
+    return way, mark, float(np.mean(returns))
 
 
 def _from_results(text: str, results: Path) -> Side:
     study, _, wanted = text.partition(":")
-    known = study_names(results)
-    require(study in known, f"{results} has no study {study!r}; {_hint(study, known)}")
+    studies = study_names(results)
+    require(study in studies, f"{results} has no study {study!r}; {known(study, studies)}")
     cells = read_study(results / study).cells
     chosen = [cell for cell in cells if cell.name == wanted]
     chosen = chosen or [
         cell for cell in cells if wanted in (cell.title, f"{cell.agent}/{cell.title}")
     ]
     names = [cell.name for cell in cells]
-    require(bool(chosen), f"{study} has no cell {wanted!r}; {_hint(wanted, names)}")
+    require(bool(chosen), f"{study} has no cell {wanted!r}; {known(wanted, names)}")
     return _side(text, chosen)
 
 
@@ -168,14 +165,14 @@ def _from_agent(text: str, results: Path) -> Side:
     require(
         agent in agents,
         f"{text!r} is no directory, no STUDY:CELL and no agent with results in {results}; "
-        f"{_hint(agent, agents)}",
+        f"{known(agent, agents)}",
     )
     titles = sorted({cell.title for cell in cells if cell.agent == agent and cell.curves})
-    title = wanted or ("default" if "default" in titles else "")
+    title = wanted or next((name for name in ("default", "tuned", *titles) if name in titles), "")
     require(
         title in titles,
-        f"{agent} has no results with the configuration {wanted or 'default'!r}; "
-        f"write {agent}/CONFIGURATION, {_hint(title, titles)}",
+        f"{agent} has no results with the configuration {title!r}; "
+        f"write {agent}/CONFIGURATION, {known(title, titles)}",
     )
     chosen: dict[str, CellResult] = {}
     for cell in cells:
@@ -184,13 +181,13 @@ def _from_agent(text: str, results: Path) -> Side:
             # the same runs may stand in two studies: those with more seeds count
             if held is None or len(cell.runs) > len(held.runs):
                 chosen[cell.environment] = cell
-    return _side(text, list(chosen.values()))
+    return _side(f"{agent}/{title}", list(chosen.values()))
 
 
 def _side(text: str, cells: Sequence[CellResult]) -> Side:
     finished = [cell for cell in cells if cell.curves and cell.steps]
     require(bool(finished), f"{text} has no finished run")
-    by_environment: dict[str, Measured] = {}
+    by_environment: dict[str, CellResult] = {}
     for cell in finished:
         require(
             cell.environment not in by_environment,
@@ -198,19 +195,5 @@ def _side(text: str, cells: Sequence[CellResult]) -> Side:
             f"{', '.join(c.name for c in finished if c.environment == cell.environment)}; "
             f"name one: STUDY:CELL",
         )
-        named = {"agent": cell.agent, "config": cell.title, "steps": cell.steps}
-        by_environment[cell.environment] = Measured(
-            name=text,
-            environment=cell.environment,
-            steps=int(cell.steps or 0),
-            curves=cell.curves,
-            settings={**named, **cell.resolved},
-        )
-    return Side(name=text, measured=by_environment)
-
-
-def _hint(word: str, known: Iterable[str]) -> str:
-    names = list(known)
-    close = get_close_matches(word, names, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}known: {', '.join(names) or 'none'}"
+        by_environment[cell.environment] = cell
+    return Side(name=text, cells=by_environment)

@@ -9,7 +9,7 @@ seeds are drawn anew inside each, and each counts the same.
 ``tests/reports/test_coverage.py`` measures how often the intervals hold what they should.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,6 +30,20 @@ class Interval(NamedTuple):
 
     low: float
     high: float
+
+
+class Difference(NamedTuple):
+    """How far apart two groups of seeds are.
+
+    Attributes:
+        value: of the means, the first less the second.
+        interval: of it; None if a group has one seed only.
+        paired: whether the groups have the same seeds and were compared seed by seed.
+    """
+
+    value: float
+    interval: Interval | None
+    paired: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +79,7 @@ def trained_scores(mark_t: NDArray[np.int64], return_nt: Floats, steps: int) -> 
     has_nt = np.isfinite(last_nt)
     require(
         last_nt.size > 0 and bool(has_nt.any(axis=1).all()),
-        f"a seed has no evaluation in the last tenth of {steps} steps",
+        f"a seed has no evaluation in the last tenth of {steps} steps; a run has to finish first",
     )
     common = last_nt[:, has_nt.all(axis=0)]
     curve_t = common.mean(axis=0)
@@ -151,6 +165,23 @@ def difference_interval(a_n: ArrayLike, b_n: ArrayLike, *, level: float = 0.95) 
     freedom = variance**2 / (share_a**2 / (a.size - 1) + share_b**2 / (b.size - 1))
     half = _student(freedom, level) * variance**0.5
     return Interval(difference - half, difference + half)
+
+
+def difference_by_seed(a: Mapping[int, float], b: Mapping[int, float]) -> Difference:
+    """The difference of two groups; seed by seed where they have the same seeds.
+
+    Runs of one seed begin alike, so that what they have in common drops out of their difference.
+
+    >>> difference_by_seed({0: 1.0, 1: 9.0}, {1: 8.0, 0: 0.0})
+    Difference(value=1.0, interval=Interval(low=1.0, high=1.0), paired=True)
+    """
+    paired = a.keys() == b.keys()
+    a_n, b_n = np.array(list(a.values())), np.array([b[seed] for seed in (a if paired else b)])
+    value = float(a_n.mean() - b_n.mean())
+    if min(a_n.size, b_n.size) < 2:
+        return Difference(value, None, paired)
+    interval = mean_interval(a_n - b_n) if paired else difference_interval(a_n, b_n)
+    return Difference(value, interval, paired)
 
 
 def probability_of_improvement(

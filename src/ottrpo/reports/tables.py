@@ -1,85 +1,133 @@
-"""The scores of studies as data, as a table for the terminal and as Markdown."""
+"""Tables of results: columns known by name, shown on a page, in Markdown or in a terminal."""
 
-from collections.abc import Collection, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ottrpo.results.reading import CellResult, StudyResult, read_study
+from ottrpo.envs import catalogue
+from ottrpo.experiments.published import Published, trained_score
+from ottrpo.results.reading import CellResult, StudyResult
 
-from .exhibits import read_plan
-from .scores import CellScore, cell_scores
-from .verdicts import judge
+from .scores import CellAudit, CellScore, cell_scores
+from .verdicts import Verdict, judge
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 MISSING = "no finished run"
-_NAMES = ("environment", "agent", "configuration", "actions")
-_COLUMNS = ("mean", "± seeds", "± time", "IQM", "95 %", "lowest", "seeds", "over ε", "paper")
 # What a narrow terminal does without, first things first.
-_SPARED = ("± time", "lowest", "over ε", "95 %", "IQM", "± seeds")
+_SPARED = ("± time", "lowest seed", "over the radius", "95 %", "IQM", "± seeds", "steps")
+_STUDY = (
+    "environment | agent | configuration | actions | steps | mean | ± seeds | ± time | IQM | 95 % "
+    "| lowest seed | seeds | over the radius | paper"
+)
+NARROW = 16  # letters of a name, where there is little room
 SHORTEST = 0.05  # seconds; a run of a few milliseconds is told as 0.0
 
 
-def as_data(study: StudyResult, *, sampled: bool = False) -> dict[str, Any]:
-    """Environment -> agent -> configuration -> statistics; a cell without runs has none.
+@dataclass(frozen=True)
+class Entry:
+    """One field of a table.
 
-    Where a study evaluated both ways to act, the statistics are those of deterministic actions
-    unless ``sampled``.
+    Attributes:
+        text: what is shown.
+        sort: what it sorts by; the text if None.
+        kind: classes of the style sheet.
+        hint: told when pointed at.
     """
-    data: dict[str, Any] = {}
-    for cell in study.cells:
-        scores = cell_scores(cell)
-        score = (scores[-1] if sampled else scores[0]) if scores else None
-        agents = data.setdefault(cell.environment, {})
-        agents.setdefault(cell.agent, {})[cell.title] = _statistics(score)
-    return data
+
+    text: str
+    sort: float | None = None
+    kind: str = ""
+    hint: str = ""
+
+    @property
+    def key(self) -> str | None:
+        """What the page's script sorts by."""
+        return None if self.sort is None else f"{self.sort:.7g}"
 
 
-def terminal_table(study: str, folder: Path, console: "Console") -> "Table":
-    """All cells of a study, one line each and way to act.
+@dataclass(frozen=True)
+class Table:
+    """Columns, rows, and a caption."""
 
-    Where it would be wider than the console, columns are left out, and named below.
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Entry]]
+    caption: str = ""
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns hold numbers: they are set to the right."""
+        return [any(row[i].sort is not None for row in self.rows) for i in range(len(self.columns))]
+
+    def markdown(self) -> str:
+        """For a page of text."""
+        rules = ["--:" if right else "---" for right in self.numeric]
+        lines = [self.columns, rules, *([entry.text for entry in row] for row in self.rows)]
+        return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+    def without(self, spared: Sequence[str]) -> "Table":
+        """The table with fewer columns."""
+        kept = [i for i, name in enumerate(self.columns) if name not in spared]
+        rows = [[row[i] for i in kept] for row in self.rows]
+        return Table([self.columns[i] for i in kept], rows, self.caption)
+
+
+DASH = Entry("–", kind="faint")
+ABSENT = Entry("missing", kind="missing", hint=MISSING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """What a line of a table is about: a cell, acting in one way.
+
+    Attributes:
+        cell: which one.
+        score: None if no run has finished.
+        published: what the paper prints beside it.
+        full_steps: how long a full run is, if one can be too short.
+        audit: of the cell's runs.
     """
-    rows = [row for cell in read_study(folder).cells for row in _rows(cell)]
-    spared: list[str] = []
-    table = _table(study, rows, spared)
-    boundless = console.options.update(max_width=10_000)  # else it measures what it would squeeze
-    while console.measure(table, options=boundless).maximum > console.width and len(spared) < len(
-        _SPARED
-    ):
-        spared.append(_SPARED[len(spared)])
-        table = _table(study, rows, spared)
-    if spared:
-        table.caption = f"no room for {', '.join(spared)}: widen the terminal, or use --json"
-    return table
+
+    cell: CellResult
+    score: CellScore | None = None
+    published: Published | None = None
+    full_steps: int | None = None
+    audit: CellAudit | None = None
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """On our score and the paper's."""
+        by_seed = [] if self.score is None else list(self.score.by_seed.values())
+        steps = self.cell.steps
+        return judge(by_seed, self.published, steps=steps, full_steps=self.full_steps)
 
 
-def _table(study: str, rows: Sequence[Sequence[str]], spared: Collection[str]) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(study))
-    shown = [i for i, name in enumerate((*_NAMES, *_COLUMNS)) if name not in spared]
-    for i in shown:
-        if i < len(_NAMES):
-            table.add_column(_NAMES[i], overflow="fold", no_wrap=_NAMES[i] == "actions")
-        else:
-            table.add_column(_COLUMNS[i - len(_NAMES)], justify="right", no_wrap=True)
-    for row in rows:
-        # Text: a name in square brackets is no markup
-        table.add_row(*(Text(row[i]) for i in shown if i < len(row)))
-    return table
+Column = Callable[[Line], Entry]
 
 
-def _rows(cell: CellResult) -> list[list[str]]:
-    who = [cell.environment, cell.agent, cell.title]
-    scores = cell_scores(cell)
-    if not scores:
-        return [[*who, MISSING]]
-    return [[*who, score.actions, *_numbers(score, cell)] for score in scores]
+def table_of(lines: Iterable[Line], names: str) -> Table:
+    """The columns ``names``, written with bars between them, of each line."""
+    return Table(columns(names), [entries(line, names) for line in lines])
+
+
+def entries(line: Line, names: str) -> list[Entry]:
+    """A line of a table."""
+    return [COLUMNS[name](line) for name in columns(names)]
+
+
+def columns(names: str) -> list[str]:
+    """Column names, written with bars between them."""
+    return [name.strip() for name in names.split("|")]
+
+
+def lines_of(cell: CellResult, **more: Any) -> list[Line]:
+    """A line per way to act, or a single one without a score; ``more`` are fields of `Line`."""
+    more = {"published": trained_score(cell.environment, cell.agent)} | more
+    scores: list[CellScore | None] = [*cell_scores(cell)]
+    return [Line(cell=cell, score=score, **more) for score in scores or [None]]
 
 
 def number(value: float) -> str:
@@ -92,6 +140,15 @@ def number(value: float) -> str:
     return f"{value:,.{digits}f}"
 
 
+def signed(value: float) -> str:
+    """A number with its sign.
+
+    >>> signed(12.0), signed(-12.0)
+    ('+12.00', '-12.00')
+    """
+    return f"+{number(value)}" if value > 0 else number(value)
+
+
 def with_spread(mean: float, spread: float | None) -> str:
     """A mean, and the spread that a single number does not have.
 
@@ -101,15 +158,62 @@ def with_spread(mean: float, spread: float | None) -> str:
     return number(mean) if spread is None else f"{number(mean)} ± {number(spread)}"
 
 
+def count(steps: float) -> str:
+    """A large number in few letters.
+
+    >>> count(4_000_000), count(1_001_472), count(151_552), count(900)
+    ('4M', '1M', '152k', '900')
+    """
+    for unit, letter in ((1_000_000, "M"), (1_000, "k")):
+        if steps >= unit:
+            return f"{steps / unit:.3g}{letter}"
+    return str(steps)
+
+
+def known(value: float | None, form: Callable[[float], str] = number) -> Entry:
+    """A number, or a dash."""
+    return DASH if value is None else Entry(form(value), value)
+
+
+def share(part: int, whole: int) -> Entry:
+    """Per cent, and of how many."""
+    return Entry(f"{100 * part / whole:.1f} % of {whole:,}", part / whole) if whole else DASH
+
+
+def printed(value: Published | None) -> Entry:
+    """What the paper prints."""
+    if value is None:
+        return DASH
+    return Entry(f"{value.score:,.0f} ± {value.spread:,.0f}", value.score)
+
+
+def difference(verdict: Verdict) -> Entry:
+    """The difference and its interval."""
+    if verdict.difference is None:
+        return DASH
+    text = signed(verdict.difference)
+    if verdict.interval is not None:
+        text = f"{text} ({' to '.join(map(signed, verdict.interval))})"
+    return Entry(text, verdict.difference)
+
+
+def word(verdict: Verdict) -> Entry:
+    """The verdict, and why."""
+    text = f"{verdict.word}: {verdict.why}" if verdict.why else verdict.word
+    return Entry(text, kind="verdict " + verdict.word.replace(" ", "-"))
+
+
+def mean(score: CellScore | None) -> Entry:
+    """The mean, its spread over seeds, and on how many that rests."""
+    if score is None:
+        return ABSENT
+    hint = f"{score.seeds} seeds, {score.steps:,} steps, {score.actions} actions"
+    return Entry(with_spread(score.mean, score.std_seeds), score.mean, hint=hint)
+
+
 def violations(cell: CellResult) -> tuple[int, int]:
     """Updates that spent more than their radius, and all updates, over all seeds."""
     return sum(run.violations for run in cell.runs), sum(run.updates for run in cell.runs)
-
-
-def violation_share(cell: CellResult) -> str:
-    """The share of updates over the radius; a dash for agents without one."""
-    over, updates = violations(cell)
-    return f"{100 * over / updates:.1f} %" if updates and cell.has_region else "-"
 
 
 def seconds_per_step(cell: CellResult) -> float:
@@ -117,90 +221,139 @@ def seconds_per_step(cell: CellResult) -> float:
     return median(max(run.train_seconds, SHORTEST) / run.steps for run in cell.runs)
 
 
-def markdown_speeds(cells: Sequence[CellResult]) -> str:
-    """Steps of training per second for a page: a row per agent, a column per environment."""
-    environments = list(dict.fromkeys(cell.environment for cell in cells))
-    speeds: dict[str, dict[str, str]] = {}
-    for cell in cells:
-        shown = f"{1 / seconds_per_step(cell):,.0f}" if cell.runs else "-"
-        speeds.setdefault(_who(cell), {})[cell.environment] = shown
-    rows = [[who, *(row.get(e, "-") for e in environments)] for who, row in speeds.items()]
-    lines = [["settings", *environments], ["---"] * (1 + len(environments)), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+def _seeds(line: Line) -> Entry:
+    seeds = 0 if line.score is None else line.score.seeds
+    planned = line.cell.planned
+    of = f" of {planned}" if planned and planned != seeds else ""
+    return Entry(f"{seeds}{of}", seeds, "missing" if of else "")
 
 
-def markdown_table(cells: Sequence[CellResult]) -> str:
-    """Cells for a page: mean and spread over seeds, deterministic and sampled side by side.
+def _interval(line: Line) -> str:
+    found = line.score and line.score.interval
+    return " to ".join(map(number, found)) if found else ""
 
-    The verdict is that of the deterministic actions where they were evaluated. Rows of one
-    environment stand together; cells without a finished run are named below the table.
+
+def _iqm(line: Line) -> Entry:
+    if line.score is None:
+        return DASH
+    told = _interval(line)
+    return Entry(number(line.score.iqm) + (f" ({told})" if told else ""), line.score.iqm)
+
+
+def _acting(line: Line, *, deterministic: bool) -> Entry:
+    """The score of one way to act, whichever the line is about."""
+    ways = {score.deterministic: mean(score) for score in cell_scores(line.cell)}
+    return ways.get(deterministic, DASH)
+
+
+def _score(of: Callable[[CellScore], float | None], absent: Entry = DASH) -> Column:
+    """A number of the score."""
+    return lambda line: absent if line.score is None else known(of(line.score))
+
+
+def _audit(of: Callable[[CellAudit], Entry]) -> Column:
+    return lambda line: DASH if line.audit is None else of(line.audit)
+
+
+_MEAN = _score(lambda score: score.mean, ABSENT)
+COLUMNS: dict[str, Column] = {
+    "environment": lambda line: Entry(line.cell.environment),
+    "agent": lambda line: Entry(line.cell.agent),
+    "configuration": lambda line: Entry(
+        line.cell.title, hint=f"{line.cell.study}: {line.cell.name}"
+    ),
+    "settings": lambda line: Entry(f"{line.cell.agent}, {line.cell.title}"),
+    "study": lambda line: Entry(line.cell.study),
+    "actions": lambda line: (
+        Entry(line.score.actions) if line.score else Entry(MISSING, kind="missing")
+    ),
+    "seeds": _seeds,
+    "steps": lambda line: known(line.cell.steps, count),
+    "mean": _MEAN,
+    "ours": _MEAN,
+    "ours, ± seeds": lambda line: mean(line.score),
+    "deterministic": lambda line: _acting(line, deterministic=True),
+    "sampled": lambda line: _acting(line, deterministic=False),
+    "± seeds": _score(lambda score: score.std_seeds),
+    "± time": _score(lambda score: score.std_time),
+    "IQM": _score(lambda score: score.iqm),
+    "95 %": lambda line: Entry(_interval(line) or DASH.text, _iqm(line).sort),
+    "IQM (95 %)": _iqm,
+    "lowest seed": _score(lambda score: score.lowest),
+    "paper": lambda line: printed(line.published),
+    "difference (95 %)": lambda line: difference(line.verdict),
+    "verdict": lambda line: word(line.verdict),
+    "updates": lambda line: known(violations(line.cell)[1] or None, "{:,}".format),
+    "over the radius": lambda line: share(*violations(line.cell)) if line.cell.has_region else DASH,
+    "audited anew": _audit(lambda audit: share(audit.violations, audit.audited)),
+    "by POT": _audit(lambda audit: share(audit.pot_violations, audit.pot_checked)),
+    "expected return": _audit(lambda audit: known(audit.exact_return)),
+    "lowest expected": _audit(lambda audit: known(audit.lowest_exact_return)),
+    "best possible": lambda line: known(catalogue.optimum(line.cell.environment)),
+}
+
+
+def as_data(study: StudyResult, *, sampled: bool = False) -> dict[str, Any]:
+    """Environment -> agent -> configuration -> statistics; a cell without runs has none.
+
+    Where a study evaluated both ways to act, the statistics are those of deterministic actions
+    unless ``sampled``.
     """
-    head = (
-        "environment | settings | deterministic | sampled | lowest seed | seeds | paper | verdict"
-    )
-    lines = [f"| {head} |", "|---" * 8 + "|"]
-    missing: dict[str, list[str]] = {}
-    environments = [cell.environment for cell in cells]
-    for cell in sorted(cells, key=lambda cell: environments.index(cell.environment)):
+    names = ("mean", "std_seeds", "std_time", "iqm", "ci_low", "ci_high")
+    data: dict[str, Any] = {}
+    for cell in study.cells:
         scores = cell_scores(cell)
-        if scores:
-            lines.append(f"| {' | '.join(_markdown_row(cell, scores))} |")
-        else:
-            missing.setdefault(_who(cell), []).append(cell.environment)
-    if missing:
-        named = "; ".join(f"{who} ({', '.join(where)})" for who, where in missing.items())
-        lines += ["", f"{MISSING.capitalize()} yet: {named}."]
-    return "\n".join(lines) + "\n"
+        nothing = {**dict.fromkeys(names), "seeds": 0}
+        found = scores[-1 if sampled else 0].statistics() if scores else nothing
+        data.setdefault(cell.environment, {}).setdefault(cell.agent, {})[cell.title] = found
+    return data
 
 
-def _who(cell: CellResult) -> str:
-    return f"{cell.agent}, {cell.title}"
+def terminal_table(study: StudyResult, console: "Console") -> Any:
+    """All cells of a study, one line each and way to act, as wide as there is room."""
+    lines = [line for cell in study.cells for line in lines_of(cell)]
+    return for_terminal(table_of(lines, _STUDY), study.name, console, spared=_SPARED)
 
 
-def _markdown_row(cell: CellResult, scores: Sequence[CellScore]) -> list[str]:
-    first = scores[0]
-    shown = {score.deterministic: with_spread(score.mean, score.std_seeds) for score in scores}
-    verdict = judge(
-        list(first.by_seed.values()),
-        first.published,
-        steps=first.steps,
-        full_steps=read_plan().full_steps.get(first.environment),
-    )
-    printed = ["-", "-"] if first.paper is None else [f"{first.paper:,.0f}", verdict.word]
-    ways = [shown.get(deterministic, "-") for deterministic in (True, False)]
-    lowest = number(first.lowest)
-    return [cell.environment, _who(cell), *ways, lowest, _seeds(first, cell), *printed]
+def for_terminal(table: Table, title: str, console: "Console", spared: Sequence[str] = ()) -> Any:
+    """The table for a console.
 
-
-def _seeds(score: CellScore, cell: CellResult) -> str:
-    planned = cell.planned or score.seeds
-    return str(score.seeds) if score.seeds == planned else f"{score.seeds} of {planned}"
-
-
-def _statistics(score: CellScore | None) -> dict[str, float | int | None]:
-    if score is None:
-        names = ("mean", "std_seeds", "std_time", "iqm", "ci_low", "ci_high")
-        return {**dict.fromkeys(names), "seeds": 0}
-    return {
-        "mean": score.mean,
-        "std_seeds": score.std_seeds,
-        "std_time": score.std_time,
-        "iqm": score.iqm,
-        "ci_low": score.interval and score.interval.low,
-        "ci_high": score.interval and score.interval.high,
-        "seeds": score.seeds,
+    Where it would be wider than the console, names are folded, what is the same in every line is
+    told once below, and then columns that may be ``spared`` are left out and named.
+    """
+    boundless = console.options.update(max_width=10_000)  # else it measures what it would squeeze
+    same = {
+        name: table.rows[0][i].text
+        for i, name in enumerate(table.columns)
+        if len({row[i].text for row in table.rows}) == 1 < len(table.rows)
     }
+    gone = list(dict.fromkeys([*same, *spared]))
+    for left_out in range(-1, len(gone) + 1):
+        drawn = _drawn(table.without(gone[: max(left_out, 0)]), title, narrow=left_out >= 0)
+        if console.measure(drawn, options=boundless).maximum <= console.width:
+            break
+    once = [f"{name} {same[name]}" for name in gone[: max(left_out, 0)] if name in same]
+    told = [f"in every line: {', '.join(once)}"] if once else []
+    if left_out > len(same):
+        missed = ", ".join(gone[len(same) : left_out])
+        told.append(f"no room for {missed}: widen the terminal, or use --json")
+    drawn.caption = "; ".join(told) or None
+    return drawn
 
 
-def _numbers(score: CellScore, cell: CellResult) -> list[str]:
-    return [
-        number(score.mean),
-        "-" if score.std_seeds is None else number(score.std_seeds),
-        number(score.std_time),
-        number(score.iqm),
-        "-" if score.interval is None else " to ".join(map(number, score.interval)),
-        number(score.lowest),
-        _seeds(score, cell),
-        violation_share(cell),
-        "-" if score.paper is None else f"{score.paper:,.0f}",
-    ]
+def _drawn(table: Table, title: str, *, narrow: bool) -> Any:
+    from rich import box
+    from rich import table as rich_table
+    from rich.text import Text
+
+    drawn = rich_table.Table(title=Text(title) if title else None, box=box.SIMPLE_HEAD)
+    drawn.pad_edge = False
+    for name, right in zip(table.columns, table.numeric, strict=True):
+        if right or name == "actions":  # broken between words if there is no other way
+            drawn.add_column(name, justify="right" if right else "left", overflow="fold")
+        else:
+            width = NARROW if narrow else None
+            drawn.add_column(name, overflow="fold", min_width=NARROW // 2, max_width=width)
+    for row in table.rows:
+        drawn.add_row(*(Text(entry.text) for entry in row))  # a name in brackets is no markup
+    return drawn

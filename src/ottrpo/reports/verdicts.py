@@ -1,7 +1,7 @@
 """How our numbers compare with the paper's: one rule for scores, one for what the text claims."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,11 +10,16 @@ from ottrpo.experiments.published import Published
 from ottrpo.results.reading import CellResult
 
 from .exhibits import Claim
-from .statistics import Interval, difference_interval, mean_interval, trained_scores
+from .scores import cell_scores
+from .statistics import Interval, difference_by_seed, mean_interval
 
 REPRODUCED, BETTER, BELOW, NOT_COMPARABLE = "reproduced", "better", "below", "not comparable"
-CONTRADICTED, UNDECIDED = "contradicted", "undecided"
-WORDS = (REPRODUCED, BETTER, BELOW, CONTRADICTED, UNDECIDED, NOT_COMPARABLE)
+CONTRADICTED, UNDECIDED, IDENTICAL = "contradicted", "undecided", "identical"
+MORE, FEWER = "more", "fewer"
+WORDS = (
+    *(REPRODUCED, BETTER, BELOW, MORE, FEWER),
+    *(CONTRADICTED, UNDECIDED, IDENTICAL, NOT_COMPARABLE),
+)
 LEAST_SEEDS = 3
 ROUNDING = 0.5  # the paper prints whole numbers
 WIDE = 0.5  # an interval wider than this share of the paper's number decides nothing
@@ -23,13 +28,15 @@ EARLY = 0.25
 RULES = (
     "A score: ours is the mean over seeds with Student's 95 % interval; the paper's is the printed "
     "number, give or take its printed spread and half a unit of rounding. It is reproduced if the "
-    "two overlap, better or below if ours lies wholly above or below. It is not comparable if the "
+    "two overlap, better or below if ours lies wholly above or below (more or fewer, of a share of "
+    "updates that should be none). It is not comparable if the "
     f"paper prints nothing, no run has finished, there are fewer than {LEAST_SEEDS} seeds, "
     "training was shorter than a full run, or if the two overlap only because our interval is "
     "wider than half the paper's number either way.",
     "A claim of the text, that one group of runs lies above another: the difference of the means "
-    "over seeds has Welch's 95 % interval. The claim is reproduced if all of it is above zero, "
-    "contradicted if all of it is below, else undecided.",
+    "has a 95 % interval, Student's of the differences seed by seed where both have the same "
+    "seeds, else Welch's. The claim is reproduced if all of it is above zero, contradicted if all "
+    "of it is below, else undecided; runs that did the same in every evaluation are identical.",
 )
 
 
@@ -84,26 +91,42 @@ def judge(
     return Verdict(word=word, why=why, difference=difference, interval=interval)
 
 
+def judge_share(cell: CellResult, percent: float) -> Verdict:
+    """Hold the share of updates over the radius, of each seed, against a printed one."""
+    shares = [100 * run.violations / run.updates for run in cell.runs if run.updates]
+    verdict = judge(shares, Published(percent, 0.0))
+    words = {BETTER: MORE, BELOW: FEWER}  # of what is no merit, more is not better
+    return replace(verdict, word=words.get(verdict.word, verdict.word))
+
+
 def judge_claim(claim: Claim, above: CellResult, below: CellResult) -> Verdict:
     """Hold what the text says of two cells against their seeds."""
-    a_n, b_n = (_statistic(cell, claim) for cell in (above, below))
-    if not a_n.size or not b_n.size:
+    a, b = (_statistic(cell, claim) for cell in (above, below))
+    if not a or not b:
         return Verdict(word=NOT_COMPARABLE, why="no finished run")
-    b_n = claim.factor * b_n
-    difference = float(a_n.mean() - b_n.mean())
-    if min(a_n.size, b_n.size) < LEAST_SEEDS:
-        return Verdict(
-            word=NOT_COMPARABLE,
-            why=f"{min(a_n.size, b_n.size)} of the {LEAST_SEEDS} seeds that a verdict takes",
-            difference=difference,
-        )
-    interval = difference_interval(a_n, b_n)
+    found = difference_by_seed(a, {seed: claim.factor * value for seed, value in b.items()})
+    least = min(len(a), len(b))
+    if least < LEAST_SEEDS or found.interval is None:
+        why = f"{least} of the {LEAST_SEEDS} seeds that a verdict takes"
+        return Verdict(word=NOT_COMPARABLE, why=why, difference=found.value)
     word = UNDECIDED
-    if interval.low > 0:
+    if same_runs(above, below):
+        word = IDENTICAL
+    elif found.interval.low > 0:
         word = REPRODUCED
-    elif interval.high < 0:
+    elif found.interval.high < 0:
         word = CONTRADICTED
-    return Verdict(word=word, difference=difference, interval=interval)
+    return Verdict(word=word, difference=found.value, interval=found.interval)
+
+
+def same_runs(a: CellResult, b: CellResult) -> bool:
+    """Whether two cells did the same in every evaluation: what tells them apart had no effect."""
+    return a.curves.keys() == b.curves.keys() and all(
+        mine.seed_n == theirs.seed_n
+        and np.array_equal(mine.mark_t, theirs.mark_t)
+        and np.array_equal(mine.return_nt, theirs.return_nt, equal_nan=True)
+        for mine, theirs in ((a.curves[way], b.curves[way]) for way in a.curves)
+    )
 
 
 def _word(ours: Interval, published: Published) -> tuple[str, str]:
@@ -115,16 +138,19 @@ def _word(ours: Interval, published: Published) -> tuple[str, str]:
     half = (ours.high - ours.low) / 2
     if half > max(WIDE * abs(published.score), margin):
         return NOT_COMPARABLE, f"seeds disagree: ours is known to ±{half:,.0f} only"
-    return REPRODUCED, ""
+    if ours.low <= published.score <= ours.high:
+        return REPRODUCED, ""
+    return REPRODUCED, f"within the printed ± {published.spread:,.0f}, rounded"
 
 
-def _statistic(cell: CellResult, claim: Claim) -> Floats:
+def _statistic(cell: CellResult, claim: Claim) -> dict[int, float]:
     """Of each seed."""
-    if cell.steps is None or not cell.curves:
-        return np.empty(0)
-    curves = next(iter(cell.curves.values()))
-    if claim.statistic == "final":
-        return trained_scores(curves.mark_t, curves.return_nt, cell.steps).score_n
+    scores = cell_scores(cell)
+    if claim.statistic == "final" or not scores:
+        return scores[0].by_seed if scores else {}
+    curves = cell.curves[scores[0].deterministic]
     mark_t, return_nt = curves.common()
-    early_nt = return_nt[:, mark_t <= EARLY * cell.steps]
-    return early_nt.mean(axis=1) if early_nt.size else np.empty(0)
+    early_nt = return_nt[:, mark_t <= EARLY * scores[0].steps]
+    if not early_nt.size:
+        return {}
+    return dict(zip(curves.seed_n, early_nt.mean(axis=1).tolist(), strict=True))

@@ -1,0 +1,104 @@
+"""The one gate to the terminal: text from files and names can't command it.
+
+Names of agents, environments and studies, and what error messages quote, may come from a stranger's
+file. Characters that a terminal obeys or that turn text round are shown as escapes instead.
+"""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+BOUNDLESS = 400  # a plain file has no width of its own
+_COMMANDS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_machine: list[TextIO] = []  # where JSON goes while everything else is kept from there
+
+
+def shown(text: str) -> str:
+    r"""``text`` as a terminal may have it; tabs and line breaks stay.
+
+    >>> shown("Hopper\x1b[2J")
+    'Hopper\\x1b[2J'
+    """
+    return _COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def say(text: str, *, error: bool = False) -> None:
+    """Print a line, or several."""
+    print(shown(text), file=sys.stderr if error else sys.stdout)
+
+
+@contextmanager
+def json_alone(wanted: bool) -> Iterator[None]:
+    """If ``wanted``, send whatever libraries print to the standard error.
+
+    What `say_json` prints is then all that the standard output gets.
+    """
+    if not wanted:
+        yield
+        return
+    _machine.append(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _machine.pop()
+
+
+def say_json(data: Any, indent: int | None = None) -> None:
+    """Print one JSON value.
+
+    Raises:
+        ValueError: if it has a number that JSON does not know.
+    """
+    text = json.dumps(data, allow_nan=False, default=str, indent=indent)
+    print(text, file=_machine[-1] if _machine else sys.stdout)
+
+
+def known(name: str, names: Iterable[str]) -> str:
+    """What to say of a name that is none: the nearest, and all there are.
+
+    >>> known("hoper", ["hopper", "swimmer"])
+    "did you mean 'hopper'? known: hopper, swimmer"
+    """
+    there = list(names)
+    close = get_close_matches(name, there, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}known: {', '.join(there) or 'none'}"
+
+
+def screen(**options: Any) -> "Console":
+    """Rich's console behind the gate, as wide as the terminal, also when a pager reads it.
+
+    Args:
+        options: of the console.
+    """
+    from rich.console import Console, ConsoleOptions, RenderableType  # `ottrpo --help` needs none
+    from rich.segment import Segment
+
+    class Screen(Console):
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
+            for segment in super().render(renderable, options):
+                text, style, control = segment  # rich's own commands are no text
+                yield segment if control else Segment(shown(text), style)
+
+    width = None if _has_terminal() else BOUNDLESS
+    return Screen(**{"highlight": False, "markup": False, "width": width, **options})
+
+
+def _has_terminal() -> bool:
+    """Whether there is a width to follow."""
+    if "COLUMNS" in os.environ:
+        return True
+    return any(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
