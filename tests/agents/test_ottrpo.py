@@ -20,7 +20,7 @@ def agent(env=REACH, **settings):
 def gaussian(trained, raw):
     """The policy as a function of raw observations."""
     state = trained.train_state
-    flat = trained.algorithm.normaliser(state.observations, raw)
+    flat = trained.algorithm.estimate.normaliser(state.observations, raw)
     return state.networks.policy.gaussian(flat)
 
 

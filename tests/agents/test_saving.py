@@ -9,9 +9,9 @@ from stable_baselines3.common.utils import LinearSchedule
 
 import ottrpo.envs.toys  # noqa: F401
 from ottrpo import OTTRPO
-from ottrpo.agents.spaces import space_from_data, space_to_data
 from ottrpo.core import Mahalanobis, StateCost
 from ottrpo.engine.schedules import as_schedule, schedule_to_data
+from ottrpo.engine.spaces import space_from_data, space_to_data
 
 SMALL = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "seed": 0}
 OBSERVATIONS = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)

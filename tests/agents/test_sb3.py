@@ -135,8 +135,8 @@ def test_vec_normalize_takes_over(tmp_path):
     env = VecNormalize(make_envs(2))
     agent = OTTRPO("MlpPolicy", env, **SMALL).learn(256)
     assert agent.get_vec_normalize_env() is env
-    assert not agent.algorithm.normaliser.observations
-    assert not agent.algorithm.normaliser.rewards
+    assert not agent.algorithm.estimate.normaliser.observations
+    assert not agent.algorithm.estimate.normaliser.rewards
     env.training, env.norm_reward = False, False
     mean, _ = evaluate_policy(agent, env, n_eval_episodes=3)
     assert np.isfinite(mean)

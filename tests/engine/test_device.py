@@ -13,6 +13,7 @@ from ottrpo import BGPG, OTTRPO, WNPG
 from ottrpo.collect.device import DeviceTraining, Step
 from ottrpo.core import PNorm, SquaredEuclidean, TableCost
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
+from ottrpo.engine.estimate import Estimator
 from ottrpo.engine.models import Options, model_for
 from ottrpo.engine.networks import Architecture
 from ottrpo.engine.schedules import Schedules, Straight
@@ -100,7 +101,7 @@ def training():
             inputs=3, outputs=1, log_std_init=-0.7, policy_layers=(16,), value_layers=(16,)
         ),
         actions=box,
-        normaliser=Normaliser(measured=np.ones(3, bool)),
+        estimate=Estimator(normaliser=Normaliser(measured=np.ones(3, bool))),
         model=model_for("linear", "gae", box)(options),
         batch_size=32,
         n_epochs=4,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ottrpo.core import Mahalanobis, PNorm, SquaredEuclidean
+from ottrpo.engine.models.candidates import regularised_gaussian_advantage, towards_gaussian_targets
 from ottrpo.engine.models.finite import regularised_finite_advantage, towards_finite_targets
-from ottrpo.engine.models.gaussian import regularised_gaussian_advantage, towards_gaussian_targets
 from ottrpo.engine.models.linear import towards_displaced_gaussian
 from ottrpo.engine.networks import Architecture, Policy
 

@@ -13,12 +13,16 @@ from ottrpo.core import (
     mean_and_sample_problem,
     update_policy,
 )
-from ottrpo.engine.models.base import Options, Rows, solve_binding
-from ottrpo.engine.models.candidates import Candidates
+from ottrpo.engine.models.base import Options, coupled_spent, quadratic_metric
+from ottrpo.engine.models.candidates import (
+    Candidates,
+    Rows,
+    Sample,
+    candidates_plan,
+    solve_binding,
+)
 from ottrpo.engine.models.finite import finite_plan, sampled_gain
-from ottrpo.engine.models.gaussian import candidates_plan, coupled_spent, quadratic_metric
 from ottrpo.engine.models.linear import Linear, linear_plan, score_gradient
-from ottrpo.engine.models.pairs import Sample
 from ottrpo.engine.networks import Architecture, Policy
 from ottrpo.engine.spaces import BoxActions
 

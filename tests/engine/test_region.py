@@ -12,10 +12,10 @@ from ottrpo.core import (
     average_discrepancy,
     gaussian_w2_squared,
 )
+from ottrpo.engine.models.base import gaussian_spent
 from ottrpo.engine.models.finite import finite_spent
-from ottrpo.engine.models.gaussian import gaussian_spent
 from ottrpo.engine.networks import Architecture, Policy
-from ottrpo.engine.region import MARGIN, between, largest_share
+from ottrpo.engine.update import MARGIN, between, largest_share
 
 ROWS = 9
 RNG = np.random.default_rng(0)

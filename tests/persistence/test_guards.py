@@ -88,7 +88,7 @@ def test_one_of_several_environments():
 def test_advantages_that_overflow(normalize):
     env = Spoilt("reward", 40, 1e308)
     agent = OTTRPO("MlpPolicy", env, normalize_reward=normalize, **QUICK)
-    object.__setattr__(agent.algorithm.normaliser, "clip_reward", np.inf)
+    object.__setattr__(agent.algorithm.estimate.normaliser, "clip_reward", np.inf)
     quantity = "running variance of the rewards" if normalize else "advantage"
     learnt_until(agent, f"Spoilt.*{quantity}.*(step 64|environment 0)")
 

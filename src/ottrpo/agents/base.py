@@ -8,6 +8,7 @@ import warnings
 from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
+import jax
 import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -15,11 +16,11 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv
 
-from ottrpo.collect.host import Watcher, collect, source_of
+from ottrpo.collect.host import Watcher, collect, made, name_of, source_of
 from ottrpo.engine import runtime
 from ottrpo.engine.acting import Actor, Eyes, actor_for, draw_noise
 from ottrpo.engine.algorithms.base import Algorithm
-from ottrpo.engine.estimate import Rollout
+from ottrpo.engine.estimate import Estimator, Rollout
 from ottrpo.engine.schedules import (
     AUTO_REWARD_DISCOUNT,
     FADING_COLOR,
@@ -33,7 +34,6 @@ from ottrpo.engine.schedules import (
 from ottrpo.engine.spaces import Encoded, FiniteActions, actions_of, observation_layout
 from ottrpo.engine.state import Normaliser, TrainState
 
-from .environments import made, name_of
 from .guards import require_finite_estimates, require_finite_update
 from .playing import Playing, Predictor
 from .saving import SavedAgent
@@ -156,7 +156,7 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
         self._plan_networks()
         self.schedules = self._schedules()
         self.algorithm = self._algorithm()
-        with runtime.on(self.jax_device):
+        with jax.default_device(self.jax_device):
             environments = 1 if self.env is None else self.n_envs
             self.train_state = self.algorithm.init(
                 np.random.default_rng(init_seed), self.rng, environments
@@ -212,8 +212,9 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
     def _algorithm(self) -> Algorithm:
         """What the settings describe."""
 
-    def _shared(self) -> dict[str, Any]:
-        """What all algorithms are told."""
+    def _shared(self, *, limits_end: bool = False) -> dict[str, Any]:
+        """What all algorithms are told; ``limits_end``: a time limit counts as an ending."""
+        numbered = isinstance(self.observation_space, spaces.Discrete)
         ours = self._vec_normalize_env is None  # a VecNormalize around the environment does it all
         normaliser = Normaliser(
             measured=self.layout.measured,
@@ -226,13 +227,12 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
         return {
             "architecture": self.architecture,
             "actions": self.actions,
-            "normaliser": normaliser,
+            "estimate": Estimator(normaliser=normaliser, numbered=numbered, limits_end=limits_end),
             "batch_size": self.batch_size,
             "n_epochs": self.n_epochs,
             "vf_coef": self.vf_coef,
             "max_grad_norm": self.max_grad_norm,
             "normalize_advantage": self.normalize_advantage,
-            "numbered": isinstance(self.observation_space, spaces.Discrete),
         }
 
     def _schedules(self, **more: Any) -> Schedules:
@@ -309,7 +309,7 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
     def _train_and_record(self, rollout: Rollout) -> None:
         before = self.train_state
         try:
-            with runtime.on(self.jax_device):
+            with jax.default_device(self.jax_device):
                 update = self.train(rollout)
             learners = self.train_state.learners
             require_finite_update(self._name, learners, update, self.num_timesteps)
@@ -364,7 +364,7 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
                 sde_sample_freq=self.sde_sample_freq,
                 noise_color=color,
             )
-        eyes = Eyes(self.algorithm.normaliser, state.observations)
+        eyes = Eyes(self.algorithm.estimate.normaliser, state.observations)
         return actor_for(policy, eyes, self.actions, rows, noise, masked=masked)
 
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:

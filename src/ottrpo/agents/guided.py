@@ -59,13 +59,14 @@ class GuidedAgent(DeepAgent):
         size = self.actions.size if isinstance(self.actions, BoxActions) else 0
         return super()._planned_entries() + self.n_features * size
 
-    def _shared(self) -> dict[str, Any]:
+    def _shared(self, *, limits_end: bool = False) -> dict[str, Any]:
         if not isinstance(self.actions, BoxActions):
             raise ValueError(
                 f"{type(self).__name__} needs actions in a Box, got {self.action_space}: its "
                 "penalty differentiates sampled actions; use OTTRPO for finite ones"
             )
-        return super()._shared() | {
+        limits_end = self.time_limits == "terminal"
+        return super()._shared(limits_end=limits_end) | {
             "objective": Objective(
                 clip_range=self.clip_range,
                 clip_range_vf=self.clip_range_vf,
@@ -84,5 +85,4 @@ class GuidedAgent(DeepAgent):
             "n_features": self.n_features,
             "feature_bandwidth": self.feature_bandwidth,
             "by_sample": self.test_functions == "sample",
-            "limits_end": self.time_limits == "terminal",
         }

@@ -10,11 +10,9 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
-from ottrpo.collect.host import allowed
+from ottrpo.collect.host import allowed, fresh_env
 from ottrpo.engine.acting import Actor
 from ottrpo.engine.spaces import BoxActions, Encoded, FiniteActions, ObservationLayout
-
-from .environments import fresh_env
 
 Array = Any
 NOISE_STEPS = 1024  # steps of noise drawn at once

@@ -18,13 +18,13 @@ from gymnasium import spaces
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
+from ottrpo.collect.host import fresh_env, remade_by_id
 from ottrpo.engine.schedules import is_function
-from ottrpo.engine.spaces import actions_of, observation_layout
+from ottrpo.engine.spaces import actions_of, observation_layout, space_from_data
 from ottrpo.persistence import bundle
 from ottrpo.tabular.environments import as_problem
 from ottrpo.tabular.problem import Problem
 
-from .environments import fresh_env, remade_by_id
 from .sb3_environments import FiniteOnly, copies, normalised
 from .sb3_guards import Guarded
 from .sb3_playing import TOGETHER, noise_from, play, policy_table
@@ -50,7 +50,6 @@ from .sb3_state import (
 )
 from .settings import at_least
 from .snapshots import VectorSnapshot, environment_again
-from .spaces import space_from_data
 
 Array = Any
 NORMALISER_EPSILON = 1e-8  # VecNormalize's default

@@ -9,10 +9,10 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecEnvWrapper, VecNormalize
 
+from ottrpo.collect.host import made, name_of
 from ottrpo.core.checks import NonFiniteError
 from ottrpo.envs import catalogue
 
-from .environments import made, name_of
 from .guards import ADVICE
 
 

@@ -9,9 +9,9 @@ import torch
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 
+from ottrpo.collect.host import name_of
 from ottrpo.core.checks import NonFiniteError
 
-from .environments import name_of
 from .guards import ADVICE
 
 

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 
+from ottrpo.collect.host import name_of, remade_by_id
+from ottrpo.engine.spaces import space_to_data
 from ottrpo.envs import catalogue
 from ottrpo.persistence import bundle
 from ottrpo.persistence.environments import vector
 from ottrpo.persistence.snapshot import Data, Snapshot
 from ottrpo.persistence.values import Arrays
-
-from .environments import name_of, remade_by_id
-from .spaces import space_to_data
 
 
 class VectorSnapshot(Snapshot):

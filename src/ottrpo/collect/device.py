@@ -128,7 +128,7 @@ class DeviceTraining:
 
         def step(loop: Loop, given: tuple[Array, Array]) -> tuple[Loop, Any]:
             t, key = given
-            seen = self.algorithm.normaliser(state.observations, loop.flat)
+            seen = self.algorithm.estimate.normaliser(state.observations, loop.flat)
             action, drawn = act(policy, actions, seen, (), noise.at(t))
             after = jax.vmap(self.environment.step)(loop.world, action)
             done = after.terminated | after.truncated

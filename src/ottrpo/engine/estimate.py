@@ -1,11 +1,13 @@
 """Step 3: what a rollout says about the advantages of the actions that were taken in it."""
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .acting import evaluate_rows
 from .arrays import namespace, on_host, put, sums_to_the_end
+from .schedules import Now
 from .state import Normaliser, TrainState
 
 Array = Any
@@ -72,47 +74,60 @@ class Experience(NamedTuple):
     state: Array
 
 
-@np.errstate(over="ignore", invalid="ignore")  # the host tells of it in its own words
-def experience(
-    state: TrainState,
-    rollout: Rollout,
-    normaliser: Normaliser,
-    discount: Array,
-    trace_decay: Array,
-    *,
-    numbered: bool = False,
-) -> tuple[TrainState, Experience]:
-    """Fold the rollout into the normalisers, and estimate its advantages.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Estimator:
+    """How a rollout is made ready to learn from.
 
-    ``numbered`` says that observations are the numbers of states, one-hot.
+    Attributes:
+        normaliser: of observations and rewards.
+        numbered: observations are the numbers of states, one-hot.
+        limits_end: a time limit counts as an ending.
     """
-    steps, rows = rollout.reward.shape
-    used = steps * rows
-    raw = _merged(rollout.flat)
-    observations = normaliser.fold_observations(state.observations, raw[:used])
-    flat = normaliser(observations, raw)
-    images = tuple(_merged(image) for image in rollout.images)
-    network = state.networks.value
-    value = _values(network, flat, images).reshape(steps + 1, rows)
-    next_value, ends = value[1:], rollout.cut_off
-    if ends is not None:
-        final = _values(network, normaliser(observations, ends.flat), ends.images)
-        next_value = put(next_value, ends.where, final.reshape(next_value[ends.where].shape))
-    rewards, reward = normaliser.fold_rewards(state.rewards, rollout.reward, rollout.done)
-    advantage = generalised_advantage(
-        reward, value[:-1], next_value, rollout.terminated, rollout.done, discount, trace_decay
-    )
-    batch = Experience(
-        raw=raw[:used],
-        flat=flat[:used],
-        images=tuple(image[:used] for image in images),
-        advantage=advantage.reshape(-1),
-        target=(advantage + value[:-1]).reshape(-1),
-        value=value[:-1].reshape(-1),
-        drawn={key: _merged(array) for key, array in rollout.drawn.items()},
-        state=raw[:used].argmax(1) if numbered else raw[:used].astype(np.float32),
-    )
-    return state._replace(observations=observations, rewards=rewards), batch
+
+    normaliser: Normaliser
+    numbered: bool = False
+    limits_end: bool = False
+
+    @np.errstate(over="ignore", invalid="ignore")  # the host tells of it in its own words
+    def __call__(
+        self, state: TrainState, rollout: Rollout, now: Now
+    ) -> tuple[TrainState, Experience]:
+        """Fold the rollout into the normalisers, and estimate its advantages."""
+        if self.limits_end:
+            rollout = rollout._replace(terminated=rollout.done, cut_off=None)
+        steps, rows = rollout.reward.shape
+        used = steps * rows
+        raw = _merged(rollout.flat)
+        observations = self.normaliser.fold_observations(state.observations, raw[:used])
+        flat = self.normaliser(observations, raw)
+        images = tuple(_merged(image) for image in rollout.images)
+        network = state.networks.value
+        value = _values(network, flat, images).reshape(steps + 1, rows)
+        next_value, ends = value[1:], rollout.cut_off
+        if ends is not None:
+            final = _values(network, self.normaliser(observations, ends.flat), ends.images)
+            next_value = put(next_value, ends.where, final.reshape(next_value[ends.where].shape))
+        rewards, reward = self.normaliser.fold_rewards(state.rewards, rollout.reward, rollout.done)
+        advantage = generalised_advantage(
+            reward,
+            value[:-1],
+            next_value,
+            rollout.terminated,
+            rollout.done,
+            now.discount,
+            now.trace_decay,
+        )
+        batch = Experience(
+            raw=raw[:used],
+            flat=flat[:used],
+            images=tuple(image[:used] for image in images),
+            advantage=advantage.reshape(-1),
+            target=(advantage + value[:-1]).reshape(-1),
+            value=value[:-1].reshape(-1),
+            drawn={key: _merged(array) for key, array in rollout.drawn.items()},
+            state=raw[:used].argmax(1) if self.numbered else raw[:used].astype(np.float32),
+        )
+        return state._replace(observations=observations, rewards=rewards), batch
 
 
 def generalised_advantage(

@@ -6,7 +6,6 @@ when ``ottrpo.engine`` is imported; whatever the user has set in the environment
 """
 
 import os
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +60,3 @@ def device_for(name: str) -> Any:
     if index >= len(devices):
         raise ValueError(f"device {name!r} was asked for, but there are {len(devices)}")
     return devices[index]
-
-
-def on(device: Any) -> AbstractContextManager[Any]:
-    """Run what follows on ``device``."""
-    import jax
-
-    context: AbstractContextManager[Any] = jax.default_device(device)
-    return context

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottrpo.engine.arrays import Generator
-from ottrpo.engine.estimate import Experience, Rollout, experience
+from ottrpo.engine.estimate import Estimator, Experience
 from ottrpo.engine.networks import Architecture, Networks
 from ottrpo.engine.schedules import Now
 from ottrpo.engine.spaces import BoxActions, FiniteActions
-from ottrpo.engine.state import Learner, Normaliser, TrainState
+from ottrpo.engine.state import Learner, TrainState
 
 Array = Any
 Report = dict[str, Array]
@@ -28,29 +28,27 @@ class Algorithm(ABC):
     Attributes:
         architecture: of the networks.
         actions: the space of actions.
-        normaliser: of observations and rewards.
+        estimate: step 3, what a rollout says about the advantages.
         batch_size: rows per gradient step.
         n_epochs: passes over a rollout.
         vf_coef: weight of the value function's loss.
         max_grad_norm: the joint gradient is clipped to this norm.
         normalize_advantage: standardise the advantages.
-        numbered: observations are the numbers of states, one-hot.
     """
 
     architecture: Architecture
     actions: BoxActions | FiniteActions
-    normaliser: Normaliser
+    estimate: Estimator
     batch_size: int
     n_epochs: int
     vf_coef: float
     max_grad_norm: float
     normalize_advantage: bool = True
-    numbered: bool = False
 
     def init(self, init_rng: Generator, rng: Generator, environments: int) -> TrainState:
         """A training state at its first step; ``init_rng`` draws the weights, ``rng`` the rest."""
         learners = self.learners(Networks(self.architecture, init_rng), rng)
-        return TrainState(learners, *self.normaliser.start(environments))
+        return TrainState(learners, *self.estimate.normaliser.start(environments))
 
     @abstractmethod
     def learners(self, networks: Networks, rng: Generator) -> dict[str, Learner]:
@@ -59,14 +57,6 @@ class Algorithm(ABC):
     @abstractmethod
     def draw(self, rows: int, rng: Generator) -> Any:
         """The random numbers of an update with so many rows."""
-
-    def estimate(
-        self, state: TrainState, rollout: Rollout, now: Now
-    ) -> tuple[TrainState, Experience]:
-        """Step 3: fold the rollout into the normalisers, and estimate its advantages."""
-        discount, trace_decay = now.discount, now.trace_decay
-        normaliser, numbered = self.normaliser, self.numbered
-        return experience(state, rollout, normaliser, discount, trace_decay, numbered=numbered)
 
     @abstractmethod
     def improve(

@@ -20,7 +20,7 @@ import optax  # type: ignore[import-untyped]
 from jax.flatten_util import ravel_pytree
 
 from ottrpo.engine.arrays import Generator, on_host
-from ottrpo.engine.estimate import Experience, Rollout, explained_variance
+from ottrpo.engine.estimate import Experience, explained_variance
 from ottrpo.engine.networks import Networks
 from ottrpo.engine.schedules import Now
 from ottrpo.engine.state import Learner, TrainState
@@ -134,7 +134,6 @@ class Guided(Algorithm):
         n_features: of the test functions.
         feature_bandwidth: of the test functions.
         by_sample: test functions belong to rows, not to places in a minibatch.
-        limits_end: a time limit ends an episode for good, as published.
     """
 
     objective: Objective
@@ -143,7 +142,6 @@ class Guided(Algorithm):
     n_features: int
     feature_bandwidth: float
     by_sample: bool
-    limits_end: bool
 
     @abstractmethod
     def direction(self) -> Direction:
@@ -172,14 +170,6 @@ class Guided(Algorithm):
         index, weight = minibatches(rows, self.batch_size, self.n_epochs, rng)
         table, each = draw_noise(index, self.smoothing.steps, shape, rng)
         return GuidedDraws(action, index, weight, table, each)
-
-    def estimate(
-        self, state: TrainState, rollout: Rollout, now: Now
-    ) -> tuple[TrainState, Experience]:
-        """Advantages and targets; as published, a time limit ends an episode for good."""
-        if self.limits_end:
-            rollout = rollout._replace(terminated=rollout.done, cut_off=None)
-        return super().estimate(state, rollout, now)
 
     def improve(
         self, before: TrainState, state: TrainState, batch: Experience, draws: GuidedDraws, now: Now

@@ -11,12 +11,20 @@ from ottrpo.engine.advantage import AdvantageFit, AdvantageNetwork
 from ottrpo.engine.arrays import Generator, like, namespace, single
 from ottrpo.engine.estimate import Experience, explained_variance
 from ottrpo.engine.models import Model, Plan
-from ottrpo.engine.models.base import PolicyLoss, Spent
+from ottrpo.engine.models.base import PolicyLoss
 from ottrpo.engine.networks import Networks
-from ottrpo.engine.region import return_to_region, with_policy
 from ottrpo.engine.schedules import SMALLEST_RADIUS, Now
 from ottrpo.engine.state import Learner, TrainState
-from ottrpo.engine.update import Batch, Loss, make_descend, minibatches, start
+from ottrpo.engine.update import (
+    Batch,
+    Loss,
+    Spent,
+    make_descend,
+    minibatches,
+    return_to_region,
+    start,
+    with_policy,
+)
 
 from .base import Algorithm, Report
 
@@ -139,8 +147,8 @@ class TrustRegion(Algorithm):
         rows |= self.model.region_rows(batch)
         if not self.exact:
             return state, 1.0, like(batch.flat, self.spent(state.networks.policy, rows))
-        old = before.networks.policy, before.observations
-        return return_to_region(old, state, batch, rows, plan.radius, self.spent, self.normaliser)
+        normaliser = self.estimate.normaliser
+        return return_to_region(before, state, batch, rows, plan.radius, self.spent, normaliser)
 
     def _report(
         self, batch: Experience, plan: Plan, fit: Report, share: Array, spent: Array, now: Now

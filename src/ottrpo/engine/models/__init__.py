@@ -3,10 +3,9 @@
 from typing import Any
 
 from .base import Model, Options, Plan
-from .candidates import Candidates
+from .candidates import Antithetic, Candidates, Sample
 from .finite import FiniteCandidates, FiniteLinear, FiniteSample
 from .linear import Linear
-from .pairs import Antithetic, Sample
 
 __all__ = ["MODELS", "Model", "Options", "Plan", "model_for", "names"]
 

@@ -2,6 +2,10 @@
 
 It plans (step 4: where the rows of a rollout should go, by the dual), says what the update descends
 (step 5), and what a step has spent of the radius.
+
+Between Gaussians whose covariance is the same, moving every point by the difference of the means
+is optimal for any convex cost of the displacement, so the discrepancy is c(m, m'). For squared
+costs and diagonal covariances a change of σ adds Σ_j M_jj (σ_j − σ'_j)².
 """
 
 from abc import ABC, abstractmethod
@@ -9,23 +13,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from ottrpo.core import Cost, DualProblem, DualSolution, solve_dual
-from ottrpo.core.traceable import solve_rows
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ottrpo.core import Cost, DualSolution, Mahalanobis, Scaled, SquaredEuclidean, Summed
 from ottrpo.engine.advantage import AdvantageNetwork
-from ottrpo.engine.arrays import Generator, namespace, on_host, sum_of, wide
+from ottrpo.engine.arrays import Generator, like, wide
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.spaces import BoxActions, FiniteActions
-from ottrpo.engine.update import Batch
+from ottrpo.engine.update import Batch, Spent
 
 Array = Any
 # (policy, rows of a minibatch, their weights, constants) -> loss
 PolicyLoss = Callable[[Policy, Batch, Array, dict[str, Array]], Array]
-# (policy, rows) -> discrepancy between what the rows say and the policy
-Spent = Callable[[Policy, Batch], Array]
-# where a radius that binds nowhere is put, as a share of what the best plan would spend
-BINDING_SHARE = 0.5
 N_CANDIDATES = 8
+PLAN_POINTS, STANDARD_ERRORS = 16, 4.0
 
 
 class Plan(NamedTuple):
@@ -144,58 +149,93 @@ class Model(ABC):
         return {"state": batch.state} if self.options.cost.depends_on_state else {}
 
 
-class Rows(NamedTuple):
-    """A `DualProblem` as arrays, of NumPy or of JAX."""
+class GaussianModel(Model):
+    """A model for a Gaussian policy; ``moves_std`` says whether it can move σ, too."""
 
-    weight_r: Array
-    gain_rk: Array
-    cost_rk: Array
-    radius: Array
-    allowed_rk: Array | None
-    stay_r: Array
+    actions = BoxActions
+    moves_std = False
 
-    def solve(self) -> DualSolution:
-        """The minimiser of its dual."""
-        return solve_dual(DualProblem(*self)) if on_host(self.gain_rk) else solve_rows(*self)
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.size: int = options.actions.size
+        self.metric = quadratic_metric(options.cost, self.size)
+        if options.learn_std and not self.moves_std:
+            raise ValueError(
+                f"learn_std needs model 'linear', or 'candidates' with n_sources; model "
+                f"{self.name!r} moves the mean only"
+            )
+
+    def spent(self) -> Spent:
+        """The realised discrepancy."""
+        if self.options.std_moves and self.metric is None:
+            return coupled_spent(self.options.cost)
+        return gaussian_spent(self.options.cost, self.metric, std_moves=self.options.std_moves)
+
+    def region_rows(self, batch: Experience) -> dict[str, Any]:
+        """The Gaussians that acted."""
+        return {key: batch.drawn[key] for key in ("mean", "std")} | self.state_rows(batch)
+
+    def typical_cost(self, batch: Experience) -> Array:
+        """Mean cost of moving the mean to the action that was drawn."""
+        drawn, state = batch.drawn, self.state_rows(batch).get("state")
+        return like(batch.flat, self.options.cost(drawn["mean"], drawn["action"], state).mean())
 
 
-def solve_binding(problem: Rows, *, shrink: bool = True) -> tuple[DualSolution, Array, Array]:
-    """Solve the dual; if the radius binds nowhere and ``shrink`` is set, shrink it until it does.
+def gaussian_spent(cost: Cost, metric: Array | None, *, std_moves: bool) -> Spent:
+    """Mean discrepancy between the rows' old Gaussians and the policy's, as a compiled function.
 
-    At multiplier 0 the regularised advantage is flat in the policy, and gradient ascent would
-    stop for good. A radius of half of what the unconstrained plan spends always binds.
-
-    Returns:
-        the solution, the radius it belongs to, and whether the asked radius was inactive.
+    Args:
+        cost: of moving an action.
+        metric: M, if the cost is (a − a')ᵀM(a − a'); needed if σ moves.
+        std_moves: whether σ(s) may have changed.
     """
-    solution = problem.solve()
-    xp = namespace(problem.gain_rk)
-    inactive = xp.logical_not(solution.binding)
-    if not shrink:
-        return solution, problem.radius, inactive
-    loose, radius = inactive & (solution.spent > 0), BINDING_SHARE * solution.spent
-    if not on_host(problem.gain_rk):
-        radius = xp.where(loose, radius, problem.radius)
-    elif not loose:
-        return solution, problem.radius, inactive
-    return problem._replace(radius=radius).solve(), radius, inactive
+
+    @eqx.filter_jit
+    def spent(policy: Policy, rows: Batch) -> Array:
+        mean, std = policy.gaussian(rows["flat"], rows["images"])
+        old_mean, old_std, state = rows["mean"], rows["std"], rows.get("state")
+        total = cost(old_mean, mean, state).mean()
+        if std_moves:
+            scale = jnp.diagonal(jnp.asarray(metric, jnp.float32))
+            total += (scale * (std - old_std) ** 2).sum(-1).mean()
+        return total
+
+    return spent
 
 
-def summary(problem: Rows, solution: DualSolution) -> dict[str, Array]:
-    """What is worth logging about a solved candidate problem."""
-    xp = namespace(problem.gain_rk)
-    near, far, split = solution.nearest_r, solution.farthest_r, solution.split
-    moved = (near != problem.stay_r) | ((far != problem.stay_r) & (split < 1))
-    mass = problem.weight_r.sum()
-    divided = sum_of(problem.weight_r, near != far) / mass
-    row = xp.arange(len(near))
-    gain_r = split * problem.gain_rk[row, near] + (1.0 - split) * problem.gain_rk[row, far]
-    return {
-        "split_mass": xp.where((split > 0) & (split < 1), divided, 0.0),
-        "active_fraction": sum_of(problem.weight_r, moved) / mass,
-        # rounding, if all is well
-        "dual_gap": abs(solution.value - problem.weight_r @ gain_r),
-    }
+def coupled_spent(cost: Cost) -> Spent:
+    """What moving every point m + σz to m' + σ'z costs, as a compiled function.
+
+    A plan between the old and the new Gaussian, so no less than their discrepancy. Its mean over
+    z has no closed form for general costs. It is estimated from points of their own for every row
+    and coordinate, and several standard errors are added, so that chance does not lead out of the
+    region. Where σ stays and costs are those of displacements, that error is 0.
+    """
+
+    @eqx.filter_jit
+    def spent(policy: Policy, rows: Batch) -> Array:
+        mean, std = policy.gaussian(rows["flat"], rows["images"])
+        z = jax.random.normal(jax.random.key(0), (PLAN_POINTS, *mean.shape))
+        cost_jr = cost(rows["mean"] + rows["std"] * z, mean + std * z, rows.get("state"))
+        error = jnp.sqrt(cost_jr.var(0, ddof=1).mean() / cost_jr.size)
+        return cost_jr.mean() + STANDARD_ERRORS * error
+
+    return spent
+
+
+def quadratic_metric(cost: Cost, size: int) -> Array | None:
+    """M of a cost (a − a')ᵀM(a − a'); ``None`` if the cost is not of that form."""
+    if isinstance(cost, SquaredEuclidean):
+        return np.eye(size)
+    if isinstance(cost, Mahalanobis):
+        return cost.metric
+    if isinstance(cost, Scaled):
+        inner = quadratic_metric(cost.cost, size)
+        return None if inner is None else cost.factor * inner
+    if isinstance(cost, Summed):
+        first, second = quadratic_metric(cost.first, size), quadratic_metric(cost.second, size)
+        return None if first is None or second is None else first + second
+    return None
 
 
 def recorded(batch: Experience, *names: str) -> tuple[Array, ...]:

@@ -1,15 +1,174 @@
-"""The paper's learned advantage: sampled targets, from the mean or from sampled sources."""
+"""Models with finitely many targets for every source: the paper's candidates.
+
+With the generalised advantage estimate, two: the mean, and the action that was drawn, or its mirror
+image. With a learned advantage as many as are asked for, drawn from the policy.
+"""
 
 from typing import Any, NamedTuple, final
 
-from ottrpo.engine.advantage import AdvantageNetwork
-from ottrpo.engine.arrays import Generator, namespace
-from ottrpo.engine.estimate import Experience
+import jax
 
-from .base import Options, Plan, recorded
-from .gaussian import CandidatesModel
+from ottrpo.core import Cost, DualProblem, DualSolution, solve_dual
+from ottrpo.core.traceable import solve_rows
+from ottrpo.engine.advantage import AdvantageNetwork
+from ottrpo.engine.arrays import Generator, namespace, on_host, sum_of
+from ottrpo.engine.estimate import Experience
+from ottrpo.engine.networks import Policy
+from ottrpo.engine.update import Batch
+
+from .base import GaussianModel, Options, Plan, PolicyLoss, recorded
 
 Array = Any
+# where a radius that binds nowhere is put, as a share of what the best plan would spend
+BINDING_SHARE = 0.5
+
+
+class Rows(NamedTuple):
+    """A `DualProblem` as arrays, of NumPy or of JAX."""
+
+    weight_r: Array
+    gain_rk: Array
+    cost_rk: Array
+    radius: Array
+    allowed_rk: Array | None
+    stay_r: Array
+
+    def solve(self) -> DualSolution:
+        """The minimiser of its dual."""
+        return solve_dual(DualProblem(*self)) if on_host(self.gain_rk) else solve_rows(*self)
+
+
+def solve_binding(problem: Rows, *, shrink: bool = True) -> tuple[DualSolution, Array, Array]:
+    """Solve the dual; if the radius binds nowhere and ``shrink`` is set, shrink it until it does.
+
+    At multiplier 0 the regularised advantage is flat in the policy, and gradient ascent would
+    stop for good. A radius of half of what the unconstrained plan spends always binds.
+
+    Returns:
+        the solution, the radius it belongs to, and whether the asked radius was inactive.
+    """
+    solution = problem.solve()
+    xp = namespace(problem.gain_rk)
+    inactive = xp.logical_not(solution.binding)
+    if not shrink:
+        return solution, problem.radius, inactive
+    loose, radius = inactive & (solution.spent > 0), BINDING_SHARE * solution.spent
+    if not on_host(problem.gain_rk):
+        radius = xp.where(loose, radius, problem.radius)
+    elif not loose:
+        return solution, problem.radius, inactive
+    return problem._replace(radius=radius).solve(), radius, inactive
+
+
+def summary(problem: Rows, solution: DualSolution) -> dict[str, Array]:
+    """What is worth logging about a solved candidate problem."""
+    xp = namespace(problem.gain_rk)
+    near, far, split = solution.nearest_r, solution.farthest_r, solution.split
+    moved = (near != problem.stay_r) | ((far != problem.stay_r) & (split < 1))
+    mass = problem.weight_r.sum()
+    divided = sum_of(problem.weight_r, near != far) / mass
+    row = xp.arange(len(near))
+    gain_r = split * problem.gain_rk[row, near] + (1.0 - split) * problem.gain_rk[row, far]
+    return {
+        "split_mass": xp.where((split > 0) & (split < 1), divided, 0.0),
+        "active_fraction": sum_of(problem.weight_r, moved) / mass,
+        # rounding, if all is well
+        "dual_gap": abs(solution.value - problem.weight_r @ gain_r),
+    }
+
+
+class CandidatesModel(GaussianModel):
+    """A model with finitely many targets for every source."""
+
+    def loss(self) -> PolicyLoss:
+        """Regression on the targets, or the paper's ascent."""
+        ascends = self.options.update == "ascent"
+        loss = regularised_gaussian_advantage if ascends else towards_gaussian_targets
+        return loss(self.options.cost, learn_std=self.options.learn_std)
+
+    def towards(
+        self,
+        batch: Experience,
+        gain_rk: Array,
+        candidate_rkd: Array,
+        noise_sjd: Array,
+        radius: Array,
+    ) -> Plan:
+        """The plan whose rows are the sources j of the states s; candidate 0 is the source."""
+        state = self.state_rows(batch)
+        sources = noise_sjd.shape[1]
+        state_r = None if not state else state["state"].repeat(sources, axis=0)[:, None]
+        xp = namespace(gain_rk)
+        moved_rk = self.options.cost(candidate_rkd[:, :1], candidate_rkd[:, 1:], state_r)
+        rows = len(gain_rk)
+        problem = Rows(
+            xp.full(rows, 1.0 / rows),
+            gain_rk,
+            xp.concatenate([xp.zeros((rows, 1)), moved_rk], axis=1),
+            radius,
+            None,
+            xp.zeros(rows, dtype=int),
+        )
+        return candidates_plan(problem, candidate_rkd, noise_sjd, state, self.options.shrink)
+
+
+class PairModel(CandidatesModel):
+    """A model with two candidates in every state."""
+
+    advantages = ("gae",)
+
+    def between(
+        self, batch: Experience, mean_rd: Array, target_rd: Array, gain_r: Array, radius: Array
+    ) -> Plan:
+        """To stay at the mean gains nothing, to go to the target what is said."""
+        xp = namespace(mean_rd)
+        gain_rk = xp.stack([xp.zeros_like(gain_r), gain_r], axis=1)
+        candidate_rkd = xp.stack([mean_rd, target_rd], axis=1)
+        return self.towards(batch, gain_rk, candidate_rkd, xp.zeros_like(mean_rd)[:, None], radius)
+
+
+@final
+class Sample(PairModel):
+    """To stay at the mean gains nothing, to go to the sampled action its advantage."""
+
+    name = "sample"
+
+    def plan(
+        self,
+        batch: Experience,
+        advantage_r: Array,
+        radius: Array,
+        network: AdvantageNetwork | None,
+        draws: Any,
+    ) -> Plan:
+        """Two candidates: (paper, step 4, GAE)."""
+        mean, action = recorded(batch, "mean", "action")
+        return self.between(batch, mean, action, advantage_r, radius)
+
+
+@final
+class Antithetic(PairModel):
+    """A bad action speaks for its mirror image, so that no sample is lost.
+
+    To first order around the mean m the advantage is odd, A(m + δ) = −A(m − δ), so a negative
+    advantage at a is a positive one at 2m − a.
+    """
+
+    name = "antithetic"
+
+    def plan(
+        self,
+        batch: Experience,
+        advantage_r: Array,
+        radius: Array,
+        network: AdvantageNetwork | None,
+        draws: Any,
+    ) -> Plan:
+        """Two candidates, the better side of the mean."""
+        mean, action = recorded(batch, "mean", "action")
+        xp = namespace(mean)
+        target = xp.where(advantage_r[:, None] >= 0, action, 2.0 * mean - action)
+        return self.between(batch, mean, target, xp.abs(advantage_r), radius)
 
 
 class Draws(NamedTuple):
@@ -61,3 +220,71 @@ class Candidates(CandidatesModel):
         move = (xp.repeat(array, sources, axis=0) for array in (candidate, gain[:, sources:]))
         offered, gain = (xp.concatenate(both, axis=1) for both in zip(stay, move, strict=True))
         return self.towards(batch, gain, offered, draws.source, radius)
+
+
+def candidates_plan(
+    problem: Rows, candidate_rkd: Array, noise_sjd: Array, state: dict[str, Any], shrink: bool
+) -> Plan:
+    """Solve a candidate problem whose rows are the sources j of the states s, in that order.
+
+    The targets are those of the nearest and the farthest map, with shares t* and 1 − t*. Source j
+    of a state is its mean plus σ times ``noise_sjd``.
+    """
+    solution, radius, inactive = solve_binding(problem, shrink=shrink)
+    xp = namespace(candidate_rkd)
+    row = xp.arange(len(candidate_rkd))
+    near, far = candidate_rkd[row, solution.nearest_r], candidate_rkd[row, solution.farthest_r]
+    leading = noise_sjd.shape[:2]
+    shares = xp.stack([xp.asarray(solution.split), 1.0 - xp.asarray(solution.split)])
+
+    def by_state(array: Array) -> Array:
+        return array.reshape(*leading, *array.shape[1:])
+
+    rows = {
+        "noise": noise_sjd,
+        "target": by_state(xp.stack([near, far], axis=1)),
+        "share": xp.broadcast_to(shares, (*leading, 2)),
+        "candidate": by_state(candidate_rkd),
+        "gain": by_state(problem.gain_rk),
+    }
+    return Plan(solution, radius, inactive, rows | state, **summary(problem, solution))
+
+
+def towards_gaussian_targets(cost: Cost, *, learn_std: bool) -> PolicyLoss:
+    """Regression of a Gaussian's sources on where the transport maps send them.
+
+    minimises mean_r Σ_j Σ_k share_rjk c(a_θ,rj, target_rjk), the cost of the plan that is left to
+    be done. Source j is m_θ + σ_θ z_j; the mean is the source with z = 0. The targets are those
+    of the nearest and the farthest map, with shares t* and 1 − t*.
+    """
+
+    def loss(policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]) -> Array:
+        source = _sources(policy, rows, learn_std=learn_std)
+        left = cost(source[:, :, None], rows["target"], _state(rows))
+        return weight @ (rows["share"] * left).sum(-1).mean(-1)
+
+    return loss
+
+
+def regularised_gaussian_advantage(cost: Cost, *, learn_std: bool) -> PolicyLoss:
+    """The paper's ascent: maximise mean_r mean_j max_k { A_rjk − λ c(a_θ,rj, a_rjk) }."""
+
+    def loss(policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]) -> Array:
+        source = _sources(policy, rows, learn_std=learn_std)
+        moved = cost(source[:, :, None], rows["candidate"], _state(rows))
+        return -weight @ (rows["gain"] - constants["multiplier"] * moved).max(-1).mean(-1)
+
+    return loss
+
+
+def _sources(policy: Policy, rows: Batch, *, learn_std: bool) -> Array:
+    """The policy's actions [r, j, d] for the noise that each source was drawn with."""
+    mean, std = policy.gaussian(rows["flat"], rows["images"])
+    std = std if learn_std else jax.lax.stop_gradient(std)
+    return mean[:, None] + std[:, None] * rows["noise"]
+
+
+def _state(rows: Batch) -> Array | None:
+    """The state of each row for costs that depend on it, against [r, j, k] actions."""
+    state = rows.get("state")
+    return None if state is None else state[:, None, None]

@@ -19,9 +19,10 @@ from ottrpo.engine.arrays import like, namespace, on_host, put, wide
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.spaces import FORBIDDEN, FiniteActions
-from ottrpo.engine.update import Batch
+from ottrpo.engine.update import Batch, Spent
 
-from .base import Model, Options, Plan, PolicyLoss, Rows, Spent, solve_binding, summary
+from .base import Model, Options, Plan, PolicyLoss
+from .candidates import Rows, solve_binding, summary
 
 Array = Any
 

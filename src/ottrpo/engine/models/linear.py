@@ -12,8 +12,7 @@ from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.update import Batch
 
-from .base import Options, Plan, PolicyLoss, recorded
-from .gaussian import GaussianModel
+from .base import GaussianModel, Options, Plan, PolicyLoss, recorded
 
 Array = Any
 # a slope says nothing of actions beyond two standard deviations: on average, 4 times their cost
