@@ -60,12 +60,12 @@ def contenders(env_id: str, count: int, threads: int | None, closing: ExitStack)
         vectors["EnvPool"] = pool
     space = vectors[OURS].action_space
     shape = (_steps(count) // count, count, *space.shape)
-    action_tn = np.random.default_rng(0).uniform(space.low, space.high, shape).astype(space.dtype)
+    action_tn = np.random.default_rng(0).uniform(space.low, space.high, shape).astype(np.float32)
     turns = {LOOP: _loop(closing.enter_context(one()), action_tn.reshape(-1, *space.shape))}
     for name, env in vectors.items():
         closing.callback(env.close)
         env.reset()
-        turns[name] = partial(_step_all, env, action_tn)
+        turns[name] = partial(_step_all, env, action_tn.astype(env.action_space.dtype))
     return turns
 
 
@@ -106,7 +106,7 @@ def _envpool(env_id: str, count: int, threads: int | None) -> Any:
     """EnvPool's environments of that name, where it is installed and has them."""
     try:
         envpool = importlib.import_module("envpool")
-    except ImportError:
+    except (ImportError, OSError):  # of which the latter is a wheel without its data
         return None
     if env_id not in envpool.list_all_envs():
         return None
