@@ -22,6 +22,16 @@ def default_to_one_thread() -> None:
         os.environ.setdefault(name, "1")
 
 
+# how many threads the physics of this process takes; whoever starts several of them sets it
+SHARE_VARIABLE = "OTTRPO_THREADS"
+
+
+def share_of_cores() -> int:
+    """Threads for the physics of this process: what the environment says, or one per core."""
+    said = os.environ.get(SHARE_VARIABLE, "")
+    return int(said) if said.isdigit() and int(said) > 0 else cores()
+
+
 def cores() -> int:
     """How many cores this process may use."""
     try:

@@ -112,3 +112,14 @@ def test_a_goal_that_was_never_reached_is_told_in_one_line(tmp_path):
     with _warnings_in_one_line():
         assert warnings.formatwarning("so it is", UserWarning, "a.py", 3) == "ottrpo: so it is\n"
     assert "a.py" in warnings.formatwarning("so it is", UserWarning, "a.py", 3)
+
+
+def test_many_environments(tmp_path, capsys):
+    out = tmp_path / "run"
+    asked = ["train", "Hopper-v5", "--n-envs", "2", "--threads", "2", "--steps", "128"]
+    small = ["--set", "n_steps=64", "n_epochs=1", "--out", str(out)]
+    assert main([*asked, *small]) == 0
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert (manifest["resolved"]["n_envs"], manifest["resolved"]["threads"]) == (2, 2)
+    assert main(["train", "Taxi-v4", "--n-envs", "2", "--steps", "100"]) == 2
+    assert "'n_envs' is not a setting of ottrpo" in capsys.readouterr().err

@@ -85,6 +85,8 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
         normalize_reward: bool,
         clip_obs: float,
         clip_reward: float,
+        n_envs: int,
+        threads: int | None,
         stats_window_size: int,
         tensorboard_log: str | None,
         policy_kwargs: dict[str, Any] | None,
@@ -93,9 +95,11 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
         device: Any,
         _init_setup_model: bool = True,
     ) -> None:
+        n_envs = at_least("n_envs", n_envs, 1)
+        self.threads = None if threads is None else at_least("threads", threads, 1)
         super().__init__(
             policy=policy,
-            env=made(env),
+            env=made(env, n_envs, self.threads),
             learning_rate=scheduled("learning_rate", learning_rate, not_negative),
             policy_kwargs=policy_kwargs,
             stats_window_size=at_least("stats_window_size", stats_window_size, 1),
@@ -107,6 +111,8 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
             use_sde=flag("use_sde", use_sde),
             sde_sample_freq=at_least("sde_sample_freq", sde_sample_freq, -1),
         )
+        if env is None:
+            self.n_envs = n_envs  # of the environments to come
         self.jax_device = runtime.device_for(str(device))
         self.n_steps = at_least("n_steps", n_steps, 1)
         self.batch_size = at_least("batch_size", batch_size, 1)
@@ -329,7 +335,9 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
             callback.on_rollout_start()
             watcher = Watcher(self, callback)
         env = self._environment()
-        source, masked = source_of(env, self.layout, self.actions, name_of(env))
+        source, masked = source_of(
+            env, self.layout, self.actions, name_of(env), watched=watcher is not None
+        )
         if not isinstance(self._last_obs, Encoded):
             self._last_obs = self.layout.encode(self._last_obs, source.rows)
         actor = self.actor(self.n_steps, source.rows, self.rng, masked=masked)

@@ -53,6 +53,8 @@ class BGPG(GuidedAgent):
         normalize_reward: running scaling of rewards.
         clip_obs: normalised observations are clipped to this.
         clip_reward: normalised rewards are clipped to this.
+        n_envs: how many environments of an id to train in, simulated together where possible.
+        threads: of their physics; by default one per core. Results do not depend on it.
         stats_window_size: episodes over which logged returns are averaged.
         tensorboard_log: directory for TensorBoard.
         policy_kwargs: ``net_arch``, ``activation_fn`` (a name or a torch class), ``ortho_init``,
@@ -96,6 +98,8 @@ class BGPG(GuidedAgent):
         normalize_reward: bool = True,
         clip_obs: float = 10.0,
         clip_reward: float = 10.0,
+        n_envs: int = 1,
+        threads: int | None = None,
         stats_window_size: int = 100,
         tensorboard_log: str | None = None,
         policy_kwargs: dict[str, Any] | None = None,
@@ -136,6 +140,8 @@ class BGPG(GuidedAgent):
             normalize_reward=normalize_reward,
             clip_obs=clip_obs,
             clip_reward=clip_reward,
+            n_envs=n_envs,
+            threads=threads,
             stats_window_size=stats_window_size,
             tensorboard_log=tensorboard_log,
             policy_kwargs=policy_kwargs,

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from stable_baselines3.common.utils import check_for_correct_spaces
 
+from ottrpo.collect.host import made
 from ottrpo.engine.spaces import Encoded, ObservationLayout, space_from_data
 from ottrpo.engine.state import Learner, Moments, Observations, Rewards, TrainState
 from ottrpo.persistence import bundle
@@ -32,6 +33,7 @@ class SavedAgent(VectorSnapshot):
     _wrap_env: Any
     set_env: Any
     verbose: int
+    threads: int | None
 
     def settings(self) -> dict[str, Any]:
         """The constructor's keywords as plain data, from which an equal agent can be built."""
@@ -149,6 +151,8 @@ class SavedAgent(VectorSnapshot):
         return agent
 
     def _adopt(self, env: Any) -> None:
+        if isinstance(env, str):
+            env = made(env, self.n_envs, self.threads)
         wrapped = self._wrap_env(env, self.verbose)
         check_for_correct_spaces(wrapped, self.observation_space, self.action_space)
         self.n_envs = wrapped.num_envs

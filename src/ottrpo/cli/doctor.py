@@ -5,6 +5,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from ottrpo.terminal import say, say_json
@@ -24,6 +25,7 @@ class Doctor:
         report: dict[str, Any] = {
             "versions": provenance.versions(),
             "hardware": provenance.hardware(),
+            "physics": _physics(),
             "devices": _devices(),
             "self_test": {name: _outcome(test) for name, test in SELF_TESTS.items()},
         }
@@ -33,6 +35,21 @@ class Doctor:
         else:
             say(_as_text(report))
         return 0 if passed else 1
+
+
+def _physics() -> dict[str, Any]:
+    """How many threads simulate the environments of one process, and why so many."""
+    import mujoco
+
+    from ottrpo.threads import SHARE_VARIABLE, cores, share_of_cores
+
+    threads = share_of_cores()
+    why = "one per core; a study divides them among its workers"
+    if threads != cores():
+        why = f"by {SHARE_VARIABLE}, of {cores()} cores"
+    if find_spec("mujoco.batch") is None:
+        threads, why = 1, f"mujoco {mujoco.__version__} has no batch; 3.17 has"
+    return {"threads": threads, "why": why}
 
 
 def _devices() -> dict[str, str]:
@@ -132,6 +149,7 @@ def _as_text(report: dict[str, Any]) -> str:
         f"  {hardware['processor']}, {hardware['cores']} cores, {hardware['system']}",
         "threads",
         *(f"  {name:<22} {value}" for name, value in hardware["threads"].items()),
+        f"  {'physics':<22} {report['physics']['threads']} ({report['physics']['why']})",
         "devices",
         *(f"  {name:<18} {value}" for name, value in report["devices"].items()),
         "self-test",

@@ -39,6 +39,10 @@ class Train:
     """of everything random in training"""
     steps: MaybeNumber = None
     """environment steps; by default what the configuration says"""
+    n_envs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """environments to train in, simulated together where possible; the setting of that name"""
+    threads: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """threads of their physics, by default one per core; results do not depend on it"""
     set: Annotated[
         tuple[tuple[str, ...], ...],
         tyro.conf.UseAppendAction,
@@ -65,7 +69,7 @@ class Train:
                 config=self.config,
                 seed=self.seed,
                 steps=self.steps,
-                overrides=[text for texts in self.set for text in texts],
+                overrides=[*self._own_settings(), *(text for texts in self.set for text in texts)],
             )
             agent = runner.build_agent(spec)
             path = self.out or runner.default_directory(spec, Path("runs"))
@@ -87,6 +91,11 @@ class Train:
             tell_scores(spec, directory, agent, console)
 
         return with_care(directory, console, work)
+
+    def _own_settings(self) -> list[str]:
+        """Settings that have options of their own."""
+        given = {"n_envs": self.n_envs, "threads": self.threads}
+        return [f"{name}={value}" for name, value in given.items() if value is not None]
 
 
 def with_care(directory: "RunDirectory", console: "Console", work: Callable[[], None]) -> int:

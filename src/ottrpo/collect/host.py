@@ -14,7 +14,7 @@ from ottrpo.core.checks import NonFiniteError as NonFiniteError
 from ottrpo.engine.acting import Actor
 from ottrpo.engine.estimate import CutOff, Rollout
 from ottrpo.engine.spaces import BoxActions, Encoded, FiniteActions, ObservationLayout
-from ottrpo.envs import catalogue
+from ottrpo.envs import catalogue, make_vec
 
 Array = Any
 Infos = list[dict[str, Any]]  # one per environment
@@ -97,6 +97,30 @@ class VectorSource:
             rollout.end(t, i, infos[i], final)
         rollout.see(t + 1, self._layout.encode(observation, self.rows))
         return infos  # type: ignore[no-any-return]
+
+
+class BatchSource(VectorSource):
+    """Environments simulated together: a `VecEnv` with `advance`, `told` and `endings` as well.
+
+    Attributes:
+        watched: whether somebody wants to know what every environment says at every step.
+    """
+
+    watched = True
+
+    def step(self, t: int, action: Array, rollout: "Recorder") -> Infos:
+        """Step all environments."""
+        step = self._env.advance(action)
+        rollout.reward[t] = step.reward
+        if step.ended.size:
+            infos = self._env.endings(step)
+            for i, info in zip(step.ended.tolist(), infos, strict=True):
+                final = None
+                if info["TimeLimit.truncated"]:
+                    final = self._layout.encode(info["terminal_observation"][None], 1)
+                rollout.end(t, i, info, final)
+        rollout.see(t + 1, self._layout.encode(step.observation, self.rows))
+        return self._env.told(step) if self.watched else []
 
 
 class Recorder:
@@ -236,9 +260,21 @@ def _with_axis(observation: Any) -> Any:
 
 
 def source_of(
-    env: VecEnv, layout: ObservationLayout, actions: BoxActions | FiniteActions, name: str
+    env: VecEnv,
+    layout: ObservationLayout,
+    actions: BoxActions | FiniteActions,
+    name: str,
+    *,
+    watched: bool = True,
 ) -> tuple[Source, bool]:
-    """The environments as the engine sees them, and whether they offer action masks."""
+    """The environments as the engine sees them, and whether they offer action masks.
+
+    ``watched``: whether somebody wants to know all that they say.
+    """
+    if hasattr(type(env), "advance"):  # not by a wrapper, which would have a part in the step
+        together = BatchSource(env, layout, name, _no_masks)
+        together.watched = watched
+        return together, False
     masked = isinstance(actions, FiniteActions) and _offers_masks(env)
     masks: Callable[[], Array | None] = _no_masks
     if isinstance(actions, FiniteActions) and masked:
@@ -303,15 +339,22 @@ def fresh_env(env: VecEnv) -> Any:
     return gym.make(spec, disable_env_checker=True)
 
 
-def made(env: Any) -> Any:
-    """The environment of an id; any other environment as it is."""
+def made(env: Any, n_envs: int = 1, threads: int | None = None) -> Any:
+    """The environment of an id, or so many together; any other environment as it is."""
     if not isinstance(env, str):
         if env is not None and not hasattr(env, "action_space"):
             raise ValueError(f"env must be an id, a Gymnasium environment or a VecEnv, got {env!r}")
+        given = n_envs if env is None else getattr(env, "num_envs", 1)
+        if n_envs not in (1, given):
+            raise ValueError(f"n_envs is {n_envs}, but {given} are given; pass an id to have more")
         return env
     translation = catalogue.translation(env)
     if translation is not None:
         print(translation)  # noqa: T201  # another environment than asked for is never silent
+    if n_envs > 1:
+        return make_vec(catalogue.resolve(env), n_envs, threads=threads)
+    if threads is not None:
+        raise ValueError(f"threads is {threads}, but one environment has one; set n_envs as well")
     return catalogue.make(env, disable_env_checker=True)
 
 
@@ -329,9 +372,11 @@ def name_of(env: Any) -> str:
 
 def remade_by_id(env: VecEnv, *, copies: bool = False) -> bool:
     """Whether its id alone is enough to make it again; ``copies``: as many as there are."""
-    if type(env) is not DummyVecEnv or not (copies or env.num_envs == 1):
-        return False
-    return all(_says_all(spec) for spec in env.get_attr("spec"))
+    if type(env).__module__.startswith("ottrpo.envs."):  # by `make_vec`, as `n_envs` has it
+        by_id = not copies
+    else:
+        by_id = type(env) is DummyVecEnv and (copies or env.num_envs == 1)
+    return by_id and all(_says_all(spec) for spec in env.get_attr("spec"))
 
 
 def _says_all(spec: EnvSpec | None) -> bool:

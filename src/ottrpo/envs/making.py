@@ -10,7 +10,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv
 
 from ottrpo.persistence.environments.capturable import Capturable
-from ottrpo.threads import cores
+from ottrpo.threads import share_of_cores
 
 from . import catalogue
 from .lean import LeanVecEnv
@@ -47,8 +47,8 @@ def make_vec(
     Args:
         id: Gymnasium's id, or a `Task` of one's own.
         n_envs: how many.
-        threads: of the physics; by default one per core, but no more than environments. Results
-            do not depend on it.
+        threads: of the physics; by default as many as ``OTTRPO_THREADS`` says, or one per core,
+            but no more than environments. Results do not depend on it.
         seed: the environments are seeded ``seed``, ``seed + 1``, ...; ``None`` for at random.
         subprocesses: run every environment in a process of its own instead.
         kwargs: for `gymnasium.make`.
@@ -62,7 +62,7 @@ def make_vec(
     if task is not None:
         from .batched.sb3 import BatchedVecEnv
 
-        env = BatchedVecEnv(task, n_envs, threads or min(cores(), n_envs))
+        env = BatchedVecEnv(task, n_envs, threads or min(share_of_cores(), n_envs))
     elif subprocesses:
         if not isinstance(id, str) or threads is not None:
             raise ValueError("subprocesses=True takes an id and no threads")
@@ -92,7 +92,7 @@ def make_vector_env(
     if task is not None:
         from .batched.gymnasium_vector import BatchedVectorEnv
 
-        return BatchedVectorEnv(task, n_envs, threads or min(cores(), n_envs), seed)
+        return BatchedVectorEnv(task, n_envs, threads or min(share_of_cores(), n_envs), seed)
     env = SyncVectorEnv(
         [partial(catalogue.make, str(id), **kwargs) for _ in range(n_envs)],
         autoreset_mode=AutoresetMode.SAME_STEP,

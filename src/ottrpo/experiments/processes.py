@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import final
 
 from ottrpo.results.run_directory import read_tail
-from ottrpo.threads import THREAD_VARIABLES
+from ottrpo.threads import THREAD_VARIABLES, cores
 
 from .jobs import Job
 from .pool import News
@@ -43,10 +43,13 @@ class Processes:
     Args:
         workers: so many at once.
         time_limit: seconds without a sign of life after which a run counts as hanging.
+        share: cores for all of them together, by default all there are; so many threads are left
+            to the physics of each.
     """
 
-    def __init__(self, workers: int, time_limit: float) -> None:
+    def __init__(self, workers: int, time_limit: float, share: int | None = None) -> None:
         self._workers, self._time_limit = workers, time_limit
+        self._threads = max(1, (share or cores()) // workers)
         self._busy: list[Worker] = []
         self._idle: list[Worker] = []
         self._news: list[News] = []
@@ -64,7 +67,7 @@ class Processes:
         else:
             while self._idle:
                 self._idle.pop().dismiss()
-            worker = Worker(job)
+            worker = Worker(job, self._threads)
         self._busy.append(worker)
         self._news.append(News(job, "began"))
 
@@ -100,10 +103,10 @@ class Processes:
 class Worker:
     """A process that does one run after another."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, threads: int) -> None:
         context = get_context("fork") if may_fork() else get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, job.log))
+        self.process = context.Process(target=serve, args=(theirs, job.log, threads))
         self.process.start()
         theirs.close()
         self._hung = False

@@ -17,7 +17,7 @@ from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottrpo.threads import default_to_one_thread
+from ottrpo.threads import SHARE_VARIABLE, default_to_one_thread
 
 if TYPE_CHECKING:
     from .jobs import Job
@@ -36,14 +36,18 @@ class Nobody:
         """Nothing."""
 
 
-def serve(jobs: "connection.Connection[str | None, Job | None]", log: Path) -> None:
-    """Do jobs until None comes; each is answered by why it failed, None if it did not."""
+def serve(jobs: "connection.Connection[str | None, Job | None]", log: Path, threads: int) -> None:
+    """Do jobs until None comes; each is answered by why it failed, None if it did not.
+
+    ``threads`` is this process's share of the cores, unless the user says otherwise.
+    """
     os.setsid()  # an interrupt at the terminal is for who started us
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     default_to_one_thread()
+    os.environ.setdefault(SHARE_VARIABLE, str(threads))
     gc.freeze()  # what came with a fork stays; looking through it again would cost
     _print_into(log)
     # new objects: in a fork the old ones may draw a table

@@ -207,8 +207,8 @@ def last_records(path: Path) -> list[dict[str, Any]]:
 
 
 def same_settings(held: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether two resolved runs agree in all settings that both know."""
-    return all(now[key] == value for key, value in held.items() if key in now)
+    """Whether two resolved runs agree in all settings that both know, and that change a result."""
+    return all(now[key] == value for key, value in held.items() if key in now and key != "threads")
 
 
 def _plain(value: Any) -> Any:

@@ -16,6 +16,8 @@ from .environments import Environments, Step
 from .task import Array, Columns, Task
 
 Infos = list[dict[str, Any]]
+# what is the same in every environment, and asked for often
+_SHARED = ("spec", "render_mode", "metadata", "observation_space", "action_space", "model")
 
 
 class BatchedVecEnv(VecEnv):
@@ -49,13 +51,33 @@ class BatchedVecEnv(VecEnv):
 
     def step_wait(self) -> tuple[Array, Array, Array, Infos]:
         """Step all environments."""
-        step = self.environments.step(self._action)
-        cut_off = step.truncated & ~step.terminated
-        infos = _dictionaries({**step.info, "TimeLimit.truncated": cut_off}, self.num_envs)
-        if step.ended.size:
-            self._end(step, infos)
-        done = step.terminated | step.truncated
-        return step.observation, step.reward, done, infos
+        step = self.advance(self._action)
+        return step.observation, step.reward, step.terminated | step.truncated, self.told(step)
+
+    def advance(self, action: Array) -> Step:
+        """Step all environments, and say nothing of each: `told` and `endings` do."""
+        step = self.environments.step(action)
+        for i, info in zip(step.ended, _dictionaries(step.restart, len(step.ended)), strict=True):
+            self.reset_infos[i] = info
+        return step
+
+    def told(self, step: Step) -> Infos:
+        """What there is to say of the step, one dictionary per environment."""
+        infos = _dictionaries({**step.info, **_cut_off(step)}, self.num_envs)
+        for i, info in zip(step.ended, self.endings(step), strict=True):
+            infos[i] = info
+        return infos
+
+    def endings(self, step: Step) -> Infos:
+        """What there is to say of the episodes that ended, one dictionary for each."""
+        columns = {**step.info, **_cut_off(step)}
+        infos = _dictionaries({k: v[step.ended] for k, v in columns.items()}, len(step.ended))
+        seconds = round(time.time() - self._started, 6)
+        for k, info in enumerate(infos):
+            length, total = int(step.lengths[k]), float(step.returns[k])
+            info["episode"] = {"r": round(total, 6), "l": length, "t": seconds}
+            info["terminal_observation"] = step.final[k]
+        return infos
 
     def close(self) -> None:
         """Close what draws the pictures."""
@@ -108,19 +130,14 @@ class BatchedVecEnv(VecEnv):
         self.environments.restore(state)
 
     def _attribute(self, name: str, index: int) -> Any:
-        self.environments.show(index)
+        if name not in _SHARED:
+            self.environments.show(index)
         value = self.task.shown.get_wrapper_attr(name)
         return copy(value) if value is self.task.data else value
 
-    def _end(self, step: Step, infos: Infos) -> None:
-        """Say what there is to say of the episodes that ended."""
-        restarts = _dictionaries(step.restart, len(step.ended))
-        seconds = round(time.time() - self._started, 6)
-        for k, i in enumerate(step.ended.tolist()):
-            length, total = int(step.lengths[k]), float(step.returns[k])
-            infos[i]["episode"] = {"r": round(total, 6), "l": length, "t": seconds}
-            infos[i]["terminal_observation"] = step.final[k]
-            self.reset_infos[i] = restarts[k]
+
+def _cut_off(step: Step) -> Columns:
+    return {"TimeLimit.truncated": step.truncated & ~step.terminated}
 
 
 def _dictionaries(columns: Columns, rows: int) -> Infos:
