@@ -201,7 +201,7 @@ class TestRefusals:
             ({"policy_kwargs": {"log_std_init": "low"}}, "log_std_init must be a number"),
             ({"policy_kwargs": {"features_dim": 0}}, "features_dim must be an integer"),
             ({"device": "quantum"}, "device must be auto, cpu"),
-            ({"policy_kwargs": {"depth": 3}}, "policy_kwargs has no 'depth'"),
+            ({"policy_kwargs": {"depth": 3}}, "'depth' is not one of policy_kwargs"),
             ({"policy_kwargs": {"net_arch": {"q": [3]}}}, "keys 'pi' and 'vf'"),
             ({"policy_kwargs": {"net_arch": [0]}}, "every layer of net_arch"),
             ({"policy_kwargs": {"activation_fn": "abs"}}, "is unknown; allowed: tanh"),

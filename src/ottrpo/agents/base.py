@@ -28,29 +28,24 @@ from ottrpo.engine.schedules import (
     LABELS_GAE_LAMBDA,
     Schedules,
     as_schedule,
-    is_auto,
     value_at,
 )
 from ottrpo.engine.spaces import Encoded, FiniteActions, actions_of, observation_layout
 from ottrpo.engine.state import Normaliser, TrainState
 
 from .guards import require_finite_estimates, require_finite_update
+from .offering import offer
 from .playing import Playing, Predictor
+from .policies import CnnPolicy, MlpPolicy, MultiInputPolicy, architecture_of
 from .saving import SavedAgent
-from .settings import (
-    CnnPolicy,
-    MlpPolicy,
-    MultiInputPolicy,
-    architecture_of,
-    at_least,
-    flag,
-    fraction,
-    not_negative,
-    positive,
-    scheduled,
-)
+from .settings import DeepSettings
 
 Array = Any
+# settings that are asked for at every update; for the others the algorithm is built anew
+LIVE = (
+    *("learning_rate", "n_steps", "gamma", "gae_lambda", "radius", "noise_color"),
+    "sde_sample_freq",
+)
 
 
 class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
@@ -62,79 +57,67 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
         "MultiInputPolicy": MultiInputPolicy,
     }
     LOG_STD_INIT: ClassVar[float] = 0.0
-    normalize_advantage: bool
     _last_obs: Any
+    settings_type: ClassVar[type[DeepSettings]]
+    told: DeepSettings  # change it by `tell`, or by assigning to the attribute of the setting
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "settings_type" in vars(cls):
+            offer(cls)
 
     def __init__(
         self,
         policy: str | type,
         env: Any,
-        *,
-        learning_rate: Any,
-        n_steps: int,
-        batch_size: int,
-        n_epochs: int,
-        gamma: Any,
-        gae_lambda: Any,
-        vf_coef: float,
-        max_grad_norm: float,
-        use_sde: bool,
-        sde_sample_freq: int,
-        noise_color: Any,
-        normalize_obs: bool,
-        normalize_reward: bool,
-        clip_obs: float,
-        clip_reward: float,
-        n_envs: int,
-        threads: int | None,
-        stats_window_size: int,
-        tensorboard_log: str | None,
-        policy_kwargs: dict[str, Any] | None,
-        verbose: int,
-        seed: int | None,
-        device: Any,
+        *arguments: Any,
         _init_setup_model: bool = True,
+        **settings: Any,
     ) -> None:
-        n_envs = at_least("n_envs", n_envs, 1)
-        self.threads = None if threads is None else at_least("threads", threads, 1)
+        told = self.told = self.settings_type.given(type(self).__name__, arguments, settings)
         super().__init__(
             policy=policy,
-            env=made(env, n_envs, self.threads),
-            learning_rate=scheduled("learning_rate", learning_rate, not_negative),
-            policy_kwargs=policy_kwargs,
-            stats_window_size=at_least("stats_window_size", stats_window_size, 1),
-            tensorboard_log=tensorboard_log,
-            verbose=verbose,
+            env=made(env, told.n_envs, told.threads),
+            learning_rate=told.learning_rate,
+            policy_kwargs=told.policy_kwargs,
+            stats_window_size=told.stats_window_size,
+            tensorboard_log=told.tensorboard_log,
+            verbose=told.verbose,
             device="cpu",  # of torch, which has nothing to do here
             support_multi_env=True,
-            seed=seed,
-            use_sde=flag("use_sde", use_sde),
-            sde_sample_freq=at_least("sde_sample_freq", sde_sample_freq, -1),
+            seed=told.seed,
+            use_sde=told.use_sde,
+            sde_sample_freq=told.sde_sample_freq,
         )
         if env is None:
-            self.n_envs = n_envs  # of the environments to come
-        self.jax_device = runtime.device_for(str(device))
-        self.n_steps = at_least("n_steps", n_steps, 1)
-        self.batch_size = at_least("batch_size", batch_size, 1)
-        self.n_epochs = at_least("n_epochs", n_epochs, 1)
-        self.gamma = gamma if is_auto(gamma) else scheduled("gamma", gamma, fraction)
-        self.gae_lambda = gae_lambda
-        if gae_lambda is not None:
-            self.gae_lambda = scheduled("gae_lambda", gae_lambda, fraction)
-        self.vf_coef = not_negative("vf_coef", vf_coef)
-        self.max_grad_norm = positive("max_grad_norm", max_grad_norm)
-        self.noise_color = noise_color
-        if use_sde and noise_color is not None and noise_color != 0:
-            raise ValueError(f"noise_color {noise_color!r} has no meaning with use_sde")
-        color = FADING_COLOR if noise_color is None else noise_color
-        self._noise_color = scheduled("noise_color", color, not_negative)
-        self.normalize_obs = flag("normalize_obs", normalize_obs)
-        self.normalize_reward = flag("normalize_reward", normalize_reward)
-        self.clip_obs = positive("clip_obs", clip_obs)
-        self.clip_reward = positive("clip_reward", clip_reward)
+            self.n_envs = told.n_envs  # of the environments to come
+        self.jax_device = runtime.device_for(str(told.device))
         self.last_update: dict[str, float] = {}
         if _init_setup_model:
             self._setup_model()
+
+    def tell(self, name: str, value: Any) -> None:
+        """Change a setting; from the next update on it counts.
+
+        Raises:
+            ValueError: if it is not as it must be, or can't change any more.
+        """
+        told, built = self.told.changed(**{name: value}), "schedules" in vars(self)
+        if built and name in told.fixed:
+            raise ValueError(
+                f"{name} can't change once an agent is built; make another, or "
+                f"load(path, {name}=...)"
+            )
+        self.told = told
+        if built:
+            self._setup_lr_schedule()
+            self.schedules = self._schedules()
+            if name not in LIVE or self._outdated():
+                self.algorithm = self._algorithm()
+
+    def _outdated(self) -> bool:
+        """Whether the algorithm has to be built anew for what the schedules say."""
+        return False
 
     @property
     def discount(self) -> float:
@@ -167,10 +150,11 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
             self.train_state = self.algorithm.init(
                 np.random.default_rng(init_seed), self.rng, environments
             )
-        rollout = 0 if self.env is None else self.n_steps * self.n_envs
-        if rollout > self.batch_size and rollout % self.batch_size:
+        rollout = 0 if self.env is None else self.told.n_steps * self.n_envs
+        batch_size = self.told.batch_size
+        if rollout > batch_size and rollout % batch_size:
             warnings.warn(
-                f"batch_size {self.batch_size} does not divide the {rollout} steps of a rollout: "
+                f"batch_size {batch_size} does not divide the {rollout} steps of a rollout: "
                 "the last batch of each epoch is smaller",
                 stacklevel=2,
             )
@@ -224,34 +208,36 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
         ours = self._vec_normalize_env is None  # a VecNormalize around the environment does it all
         normaliser = Normaliser(
             measured=self.layout.measured,
-            clip_obs=self.clip_obs,
-            clip_reward=self.clip_reward,
-            discount=self.gamma if isinstance(self.gamma, float) else AUTO_REWARD_DISCOUNT,
-            observations=self.normalize_obs and ours,
-            rewards=self.normalize_reward and ours,
+            clip_obs=self.told.clip_obs,
+            clip_reward=self.told.clip_reward,
+            discount=self.told.gamma
+            if isinstance(self.told.gamma, float)
+            else AUTO_REWARD_DISCOUNT,
+            observations=self.told.normalize_obs and ours,
+            rewards=self.told.normalize_reward and ours,
         )
         return {
             "architecture": self.architecture,
             "actions": self.actions,
             "estimate": Estimator(normaliser=normaliser, numbered=numbered, limits_end=limits_end),
-            "batch_size": self.batch_size,
-            "n_epochs": self.n_epochs,
-            "vf_coef": self.vf_coef,
-            "max_grad_norm": self.max_grad_norm,
-            "normalize_advantage": self.normalize_advantage,
+            "batch_size": self.told.batch_size,
+            "n_epochs": self.told.n_epochs,
+            "vf_coef": self.told.vf_coef,
+            "max_grad_norm": self.told.max_grad_norm,
+            "normalize_advantage": self.told.normalize_advantage,
         }
 
     def _schedules(self, **more: Any) -> Schedules:
         """The settings that change as training proceeds."""
-        trace = self.gae_lambda
+        trace, color = self.told.gae_lambda, self.told.noise_color
         if trace is None:
             labels = isinstance(self.actions, FiniteActions)
             trace = LABELS_GAE_LAMBDA if labels else as_schedule(FADING_TRACE)
         return Schedules(
             learning_rate=lambda left: self.lr_schedule(left),  # SB3 lets it be replaced
-            gamma=self.gamma,
+            gamma=self.told.gamma,
             gae_lambda=trace,
-            noise_color=self._noise_color,
+            noise_color=as_schedule(FADING_COLOR) if color is None else color,
             **more,
         )
 
@@ -340,9 +326,9 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
         )
         if not isinstance(self._last_obs, Encoded):
             self._last_obs = self.layout.encode(self._last_obs, source.rows)
-        actor = self.actor(self.n_steps, source.rows, self.rng, masked=masked)
+        actor = self.actor(self.told.n_steps, source.rows, self.rng, masked=masked)
         taken = self.num_timesteps
-        collected = collect(source, actor, self._last_obs, self.n_steps, watcher, taken=taken)
+        collected = collect(source, actor, self._last_obs, self.told.n_steps, watcher, taken=taken)
         if collected is None:
             return None
         rollout, recorder = collected
@@ -350,7 +336,7 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
         for info in recorder.endings:
             self._update_info_buffer([info], np.array([True]))
         if callback is None:
-            self.num_timesteps += self.n_steps * source.rows
+            self.num_timesteps += self.told.n_steps * source.rows
         else:
             callback.on_rollout_end()
         return rollout

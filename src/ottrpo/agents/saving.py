@@ -1,18 +1,19 @@
 """What `DeepAgent` says of itself to files, and becomes from them."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
 from stable_baselines3.common.utils import check_for_correct_spaces
 
 from ottrpo.collect.host import made
+from ottrpo.core.checks import require_one_of
 from ottrpo.engine.spaces import Encoded, ObservationLayout, space_from_data
 from ottrpo.engine.state import Learner, Moments, Observations, Rewards, TrainState
 from ottrpo.persistence import bundle
 
-from .settings import functions_of, saved_names, settings_of
+from .settings import DeepSettings
 from .snapshots import VectorSnapshot, environment_again
 
 Arrays = dict[str, Any]
@@ -33,11 +34,13 @@ class SavedAgent(VectorSnapshot):
     _wrap_env: Any
     set_env: Any
     verbose: int
-    threads: int | None
+    settings_type: ClassVar[type[DeepSettings]]
+    told: DeepSettings
 
     def settings(self) -> dict[str, Any]:
         """The constructor's keywords as plain data, from which an equal agent can be built."""
-        return settings_of(self)
+        kept = {name: getattr(self, name) for name in ("n_envs", "verbose", "seed")}
+        return self.told.changed(**kept).to_data()
 
     def _learnt(self) -> tuple[dict[str, Any], dict[str, Any]]:
         arrays = state_arrays(self.train_state) | observation_arrays(self._last_obs)
@@ -66,7 +69,7 @@ class SavedAgent(VectorSnapshot):
         return str(policy_class.__name__)
 
     def _functions(self) -> list[str]:
-        return functions_of(self)
+        return self.told.functions()
 
     @classmethod
     def _made_again(
@@ -128,11 +131,9 @@ class SavedAgent(VectorSnapshot):
     ) -> Self:
         with bundle.interpreting(path):
             saved = dict(data["settings"])
-        unknown = sorted(set(saved) - set(saved_names(cls)))
-        unknown += sorted(set(settings) - set(saved) - {"tensorboard_log"})  # where, not what
-        if unknown:
-            known = ", ".join(saved_names(cls))
-            raise ValueError(f"{unknown[0]!r} is not a setting; known: {known}")
+        known = cls.settings_type.saved_names()
+        for name in (*saved, *(name for name in settings if name != "tensorboard_log")):
+            require_one_of(name, known, "a setting")  # tensorboard_log: where, not what
         keywords = saved | dict(settings)
         with bundle.interpreting(path):
             make: Any = cls
@@ -152,7 +153,7 @@ class SavedAgent(VectorSnapshot):
 
     def _adopt(self, env: Any) -> None:
         if isinstance(env, str):
-            env = made(env, self.n_envs, self.threads)
+            env = made(env, self.n_envs, self.told.threads)
         wrapped = self._wrap_env(env, self.verbose)
         check_for_correct_spaces(wrapped, self.observation_space, self.action_space)
         self.n_envs = wrapped.num_envs

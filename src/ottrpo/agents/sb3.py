@@ -25,6 +25,7 @@ from ottrpo.persistence import bundle
 from ottrpo.tabular.environments import as_problem
 from ottrpo.tabular.problem import Problem
 
+from .checks import at_least
 from .sb3_environments import FiniteOnly, copies, normalised
 from .sb3_guards import Guarded
 from .sb3_playing import TOGETHER, noise_from, play, policy_table
@@ -48,7 +49,6 @@ from .sb3_state import (
     set_random_states,
     statistics_arrays,
 )
-from .settings import at_least
 from .snapshots import VectorSnapshot, environment_again
 
 Array = Any
@@ -298,12 +298,10 @@ class Baseline(VectorSnapshot, Guarded):
         self._last_episode_starts = np.ones(self.n_envs, dtype=bool)
 
     def _kept(self) -> dict[str, Any]:
-        names = ("_last_obs", "_last_episode_starts")
-        return super()._kept() | {name: getattr(self, name) for name in names}
+        return super()._kept() | {"seen": self._last_obs, "starts": self._last_episode_starts}
 
     def _go_on(self, kept: dict[str, Any], first: Any) -> None:
-        self._last_obs = kept["_last_obs"]
-        self._last_episode_starts = kept["_last_episode_starts"]
+        self._last_obs, self._last_episode_starts = kept["seen"], kept["starts"]
         super()._go_on(kept, first)
 
     def _randomness(self) -> dict[str, Any]:

@@ -6,10 +6,12 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
+from ottrpo.core.checks import require_one_of
 from ottrpo.engine.networks import Architecture, activation_name
 from ottrpo.engine.schedules import as_schedule, schedule_to_data
 
-from .settings import at_least, fraction, layers_of
+from .checks import at_least, fraction
+from .policies import layers_of
 
 SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf")
 POLICY_KEYWORDS = (
@@ -45,10 +47,8 @@ def joint_signature(ours: Any, library: type) -> Signature:
 
 def require_settings(settings: dict[str, Any], known: Signature, agent: str) -> None:
     """Refuse what the library would take for something else, or fail on much later."""
-    unknown = sorted(set(settings) - set(known.parameters))
-    if unknown:
-        names = ", ".join(known.parameters)
-        raise ValueError(f"{unknown[0]!r} is not a setting of {agent}; known: {names}")
+    for name in settings:
+        require_one_of(name, known.parameters, f"a setting of {agent}")
     for name in FRACTIONS:
         fraction(name, settings.get(name, 0.0))
     for name in COUNTS:
@@ -95,11 +95,8 @@ def weights(policy_kwargs: dict[str, Any], observation_space: spaces.Space[Any])
 
 
 def _policy_keywords(given: dict[str, Any]) -> dict[str, Any]:
-    unknown = sorted(set(given) - set(POLICY_KEYWORDS))
-    if unknown:
-        raise ValueError(
-            f"policy_kwargs has no {unknown[0]!r}; known: {', '.join(POLICY_KEYWORDS)}"
-        )
+    for name in given:
+        require_one_of(name, POLICY_KEYWORDS, "one of policy_kwargs")
     keywords = dict(given)
     if "activation_fn" in keywords:
         keywords["activation_fn"] = _TORCH_ACTIVATIONS[activation_name(keywords["activation_fn"])]

@@ -1,190 +1,390 @@
-"""What a deep agent is told: checks of its settings, its networks, and settings as plain data."""
+"""What can be set in a deep agent: frozen, checked, documented and written once.
 
-from collections.abc import Callable
-from inspect import signature
-from numbers import Real
-from typing import Any
+The constructor of an agent, its signature and its help, the keys of TOML files and of ``--set``,
+the JSON of a saved agent: all follow from the dataclasses here.
+"""
 
-import numpy as np
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from inspect import Parameter, Signature
+from types import NoneType
+from typing import Any, ClassVar, Literal, Self, final, get_args, get_origin
 
 from ottrpo.core import Cost
-from ottrpo.core.cost_data import cost_to_data
-from ottrpo.engine.networks import Architecture, activation_name
-from ottrpo.engine.schedules import as_schedule, is_function, schedule_to_data
-from ottrpo.engine.spaces import BoxActions, FiniteActions, ObservationLayout
+from ottrpo.core.checks import require_one_of
+from ottrpo.core.cost_data import cost_from_data, cost_to_data
+from ottrpo.engine import models
+from ottrpo.engine.algorithms.natural_gradient import Bandwidth, DampingRule, NormRule
+from ottrpo.engine.models.base import N_CANDIDATES
+from ottrpo.engine.networks import activation_name
+from ottrpo.engine.schedules import is_auto, is_function, schedule_to_data
 
-# may be functions of the progress
-SCHEDULED = ("learning_rate", "radius", "noise_color", "gamma", "gae_lambda")
-NOT_SAVED = ("self", "policy", "env", "device", "tensorboard_log", "_init_setup_model")
+from .checks import (
+    Check,
+    at_least,
+    finite,
+    flag,
+    fraction,
+    not_negative,
+    one_of,
+    positive,
+    scheduled,
+    scheduling,
+)
+from .radius import Radius
 
-
-class MlpPolicy:
-    """Perceptrons on flat observations."""
-
-    convolve = False
-
-
-class CnnPolicy:
-    """Convolutional encoders for images, perceptrons after them."""
-
-    convolve = True
-
-
-class MultiInputPolicy:
-    """Dict observations: convolutional encoders for their images, the rest side by side."""
-
-    convolve = True
+# say where to write or to compute, not what; a file has no say in it
+NOT_SAVED = ("tensorboard_log", "device")
 
 
-def architecture_of(
-    policy_kwargs: dict[str, Any],
-    layout: ObservationLayout,
-    actions: BoxActions | FiniteActions,
-    *,
-    use_sde: bool,
-    log_std_init: float,
-) -> Architecture:
-    """The networks that SB3's ``policy_kwargs`` describe; what they don't say is the default."""
-    known = {"net_arch", "activation_fn", "ortho_init", "log_std_init", "features_dim"}
-    if not isinstance(policy_kwargs, dict):
-        raise ValueError(f"policy_kwargs must be a dict, got {policy_kwargs!r}")
-    unknown = sorted(set(policy_kwargs) - known)
-    if unknown:
-        raise ValueError(
-            f"policy_kwargs has no {', '.join(map(repr, unknown))}; known: "
-            f"{', '.join(sorted(known))}"
-        )
-    policy_layers, value_layers = layers_of(policy_kwargs.get("net_arch", (64, 64)))
-    log_std = None
-    if isinstance(actions, BoxActions):
-        outputs = actions.size
-        log_std = finite("log_std_init", policy_kwargs.get("log_std_init", log_std_init))
-    else:
-        outputs = actions.factors * actions.choices
-    return Architecture(
-        inputs=layout.features,
-        images=layout.images,
-        outputs=outputs,
-        policy_layers=policy_layers,
-        value_layers=value_layers,
-        activation=activation_name(policy_kwargs.get("activation_fn", "tanh")),
-        ortho_init=bool(policy_kwargs.get("ortho_init", True)),
-        log_std_init=log_std,
-        use_sde=use_sde,
-        features_dim=at_least("features_dim", policy_kwargs.get("features_dim", 256), 1),
+@dataclass(frozen=True, kw_only=True)
+class DeepSettings:
+    """What all deep agents are told.
+
+    Attributes:
+        learning_rate: of Adam; a number or a schedule.
+        n_steps: steps per environment and update.
+        batch_size: rows per gradient step.
+        n_epochs: passes over a rollout.
+        gamma: discount: a number, a schedule, or ``auto``, which looks as far ahead as recent
+            episodes lasted, 100 to 1,000 steps.
+        gae_lambda: λ of the generalised advantage estimate, a number or a schedule; by default it
+            falls from 0.98 to 0.92 over the first 30 % of training for actions in a box, and is
+            0.95 for finite ones.
+        vf_coef: weight of the value function's loss.
+        max_grad_norm: the joint gradient is clipped to this norm.
+        use_sde: generalised state-dependent exploration.
+        sde_sample_freq: steps between draws of its noise; -1: once per rollout.
+        normalize_advantage: standardise the advantages.
+        noise_color: exponent of the power spectrum of a Gaussian's noise over time: 0 white, 1
+            pink; a number or a schedule. By default it fades from 1 to 0 over a fifth of training.
+        normalize_obs: running normalisation of observations, saved with the agent.
+        normalize_reward: running scaling of rewards.
+        clip_obs: normalised observations are clipped to this.
+        clip_reward: normalised rewards are clipped to this.
+        n_envs: how many environments of an id to train in, simulated together where possible.
+        threads: of their physics; by default one per core. Results do not depend on it.
+        stats_window_size: episodes over which logged returns are averaged.
+        tensorboard_log: directory for TensorBoard.
+        policy_kwargs: ``net_arch``, ``activation_fn`` (a name or a torch class), ``ortho_init``,
+            ``log_std_init``, ``features_dim``.
+        verbose: 0 nothing, 1 SB3's tables.
+        seed: of everything random.
+        device: ``auto`` and ``cpu`` are the CPU; ``cuda`` the first accelerator.
+    """
+
+    # those that may be given by position, in SB3's order
+    positional: ClassVar[tuple[str, ...]] = ()
+    # those that the networks were built by: they can't change any more
+    fixed: ClassVar[tuple[str, ...]] = ("policy_kwargs", "use_sde", "threads")
+    # SB3's that have no counterpart, and what to use
+    instead: ClassVar[Mapping[str, str]] = {}
+
+    learning_rate: Any = 3e-4
+    n_steps: int = 2048
+    batch_size: int = 64
+    n_epochs: int = 10
+    gamma: Any = "auto"
+    gae_lambda: Any = None
+    vf_coef: float = 0.5
+    max_grad_norm: float = 0.5
+    use_sde: bool = False
+    sde_sample_freq: int = -1
+    normalize_advantage: bool = True
+    noise_color: Any = None
+    normalize_obs: bool = True
+    normalize_reward: bool = True
+    clip_obs: float = 10.0
+    clip_reward: float = 10.0
+    n_envs: int = 1
+    threads: int | None = None
+    stats_window_size: int = 100
+    tensorboard_log: str | None = None
+    policy_kwargs: dict[str, Any] | None = None
+    verbose: int = 0
+    seed: int | None = None
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value, check = getattr(self, each.name), CHECKS.get(each.name)
+            if get_origin(each.type) is Literal:
+                one_of(each.name, value, get_args(each.type))
+            elif value is None and (each.default is None or NoneType in get_args(each.type)):
+                continue
+            elif check is not None:
+                object.__setattr__(self, each.name, check(each.name, value))
+        if self.use_sde and self.coloured:
+            raise ValueError(f"noise_color {self.noise_color!r} has no meaning with use_sde")
+
+    @property
+    def coloured(self) -> bool:
+        """Whether the noise was asked to have a colour."""
+        return self.noise_color is not None and self.noise_color != 0
+
+    @classmethod
+    def given(cls, agent: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Self:
+        """The settings of a constructor's arguments.
+
+        Raises:
+            ValueError: if one is not known, given twice, or not as it must be.
+        """
+        if len(arguments) > len(cls.positional):
+            raise ValueError(
+                f"{agent} takes {len(cls.positional)} settings by position, got {len(arguments)}"
+            )
+        values = dict(zip(cls.positional, arguments, strict=False))
+        for name, value in keywords.items():
+            if name in cls.instead:
+                raise ValueError(f"{agent} has no {name!r}: {cls.instead[name]}")
+            require_one_of(name, cls.names(), f"a setting of {agent}")
+            if name in values:
+                raise ValueError(f"{name} is given twice, by position and by name")
+            values[name] = value
+        return cls(**values)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """All settings, in the order of the constructor: SB3's, the agent's own, the rest."""
+        known = [each.name for each in fields(cls)]
+        shared = [each.name for each in fields(DeepSettings)]
+        own = [name for name in known if name not in shared]
+        rest = [name for name in own + shared if name not in cls.positional]
+        return [*cls.positional, *rest]
+
+    @classmethod
+    def saved_names(cls) -> list[str]:
+        """The settings that a file may have."""
+        return [name for name in cls.names() if name not in NOT_SAVED]
+
+    @classmethod
+    def signature(cls) -> Signature:
+        """What the constructor of an agent takes."""
+        known = {each.name: each for each in fields(cls)}
+        both = Parameter.POSITIONAL_OR_KEYWORD
+        parameters = [Parameter("self", both)]
+        parameters += [Parameter("policy", both, annotation=str | type)]
+        parameters += [Parameter("env", both, annotation=Any)]
+        for name in cls.names():
+            kind = both if name in cls.positional else Parameter.KEYWORD_ONLY
+            default, annotation = known[name].default, known[name].type
+            parameters.append(Parameter(name, kind, default=default, annotation=annotation))
+        last = Parameter("_init_setup_model", Parameter.KEYWORD_ONLY, default=True, annotation=bool)
+        return Signature([*parameters, last])
+
+    def changed(self, **values: Any) -> Self:
+        """The settings with others in their place, checked as well."""
+        return replace(self, **values)
+
+    def to_data(self) -> dict[str, Any]:
+        """The saved settings as plain data; a function of one's own as a table of its values."""
+        return {name: _to_data(name, getattr(self, name)) for name in self.saved_names()}
+
+    def functions(self) -> list[str]:
+        """The settings that are functions of somebody else's: plain data only comes close."""
+        values = {name: getattr(self, name) for name in self.saved_names()}
+        return [n for n, v in values.items() if is_function(v) and not isinstance(v, Cost)]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class OTTRPOSettings(DeepSettings):
+    """The settings of `OTTRPO`.
+
+    Attributes:
+        normalize_advantage: standardise the advantages of each rollout, before the dual.
+        radius: ε, the transport budget of an update: a number, a schedule (a function of the
+            progress that remains, or ``{"start": x, "end": y}``), or ``"30%"``: that
+            share of the rollout's mean cost of a sampled action, whatever its unit. By default
+            30 % for actions in a box and 10 % for finite ones.
+        cost: of moving an action; squared Euclidean by default for boxes, binary for labels.
+        model: how the advantage is thought to behave around the policy. ``linear`` (default with
+            GAE): to first order, with all actions as candidates. ``sample``: the paper's
+            candidates, the mean and the sampled action. ``antithetic``: a bad action speaks for
+            its mirror image. ``candidates`` (default with a network): sampled targets.
+        update: ``regression`` on the transport targets (default for boxes), or the paper's
+            regularised ``ascent`` (default for finite actions, where targets of one sample per
+            state would pull every policy towards the uniform one; not with ``linear`` in a box).
+        advantage: ``gae``, or ``network``: a learned A(s, a), fitted to the GAE estimates.
+        n_candidates: sampled target actions per state for ``candidates``.
+        n_sources: sampled source actions per state for ``candidates``; 0: the Gaussian's mean.
+        trust_region: ``exact``: step back until the realised discrepancy between old and new
+            policy on the visited states is at most the radius, and shrink a radius that is too
+            large to bind, or for a slope to be believed (400 %); ``paper``: neither.
+        learn_std: let the standard deviation move too (``linear``, or ``n_sources`` above 0).
+        log_std_final: anneal the logarithm of the standard deviation to this value.
+    """
+
+    positional: ClassVar[tuple[str, ...]] = (
+        *("learning_rate", "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "vf_coef"),
+        *("max_grad_norm", "use_sde", "sde_sample_freq", "normalize_advantage"),
     )
+    fixed: ClassVar[tuple[str, ...]] = (*DeepSettings.fixed, "advantage")
+    instead: ClassVar[Mapping[str, str]] = {
+        "clip_range": "the trust region takes its place, see radius",
+        "clip_range_vf": "the value function is not clipped; see vf_coef and max_grad_norm",
+        "target_kl": "the trust region takes its place, see radius",
+        "ent_coef": "exploration is set by noise_color, learn_std, log_std_final and "
+        "policy_kwargs=dict(log_std_init=...)",
+    }
+
+    radius: Any = None
+    cost: Any = None
+    model: str | None = None
+    update: Literal["regression", "ascent"] | None = None
+    advantage: Literal["gae", "network"] = "gae"
+    n_candidates: int = N_CANDIDATES
+    n_sources: int = 0
+    trust_region: Literal["exact", "paper"] = "exact"
+    learn_std: bool = False
+    log_std_final: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = models.names(self.advantage)
+        object.__setattr__(self, "model", one_of("model", self.model or known[0], known))
+        if self.learn_std and self.log_std_final is not None:
+            raise ValueError("learn_std and log_std_final exclude each other: learn or anneal σ")
 
 
-def settings_of(agent: Any) -> dict[str, Any]:
-    """The constructor's keywords as plain data, from which an equal agent can be built."""
-    names = saved_names(type(agent))
-    return {name: _setting_to_data(name, _setting(agent, name)) for name in names}
+@dataclass(frozen=True, kw_only=True)
+class GuidedSettings(DeepSettings):
+    """The settings of `BGPG`.
+
+    Attributes:
+        gae_lambda: λ of the generalised advantage estimate.
+        clip_range: PPO's clipping of the ratio; 10 is as good as none.
+        clip_range_vf: clipping of the value's change; ``None`` for none.
+        normalize_advantage: standardise the advantages of each minibatch.
+        ent_coef: weight of the entropy bonus.
+        vf_coef: weight of the value function's mean squared error.
+        wasserstein_coef: κ, weight of the behaviour penalty.
+        n_actions: M, sampled actions of the old and of the new policy per state.
+        n_features: D, random features of the test functions.
+        feature_bandwidth: σ; the features' frequencies have standard deviation 1/σ.
+        smoothing: γ, weight of the entropy in the smoothed Wasserstein distance.
+        dual_steps: T, ascent steps of the test functions before each step of the policy.
+        dual_learning_rate: of those steps.
+        dual_decay: divide it by the square root of the step's number.
+        test_functions: ``slot``, as published: coefficients belong to places in a minibatch,
+            whatever state stands there; ``sample``: to the states. Zero at every rollout's start.
+        time_limits: ``terminal``, as published: nothing follows an episode that was cut off;
+            ``bootstrap``: its value does.
+        noise_color: exponent of the power spectrum of the noise over time: 0 white, 1 pink; a
+            number or a schedule.
+    """
+
+    positional: ClassVar[tuple[str, ...]] = (
+        *("learning_rate", "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda"),
+        *("clip_range", "clip_range_vf", "normalize_advantage", "ent_coef", "vf_coef"),
+        *("max_grad_norm", "use_sde", "sde_sample_freq"),
+    )
+    fixed: ClassVar[tuple[str, ...]] = (*DeepSettings.fixed, "n_features", "feature_bandwidth")
+
+    learning_rate: Any = 5e-5
+    gamma: Any = 0.99
+    gae_lambda: float = 0.95
+    vf_coef: float = 0.25
+    noise_color: Any = 0.0
+    clip_range: float = 10.0
+    clip_range_vf: float | None = 10.0
+    ent_coef: float = 0.0
+    wasserstein_coef: float = 0.1
+    n_actions: int = 10
+    n_features: int = 100
+    feature_bandwidth: float = 0.1
+    smoothing: float = 1.0
+    dual_steps: int = 25
+    dual_learning_rate: float = 0.05
+    dual_decay: bool = False
+    test_functions: Literal["slot", "sample"] = "slot"
+    time_limits: Literal["terminal", "bootstrap"] = "terminal"
 
 
-def saved_names(agent_class: type) -> list[str]:
-    """The keywords that a file may set: not those that say where to write or to compute."""
-    return [name for name in signature(agent_class).parameters if name not in NOT_SAVED]
+@final
+@dataclass(frozen=True, kw_only=True)
+class WNPGSettings(GuidedSettings):
+    """The settings of `WNPG`: those of `BGPG`, and how the natural gradient is found.
+
+    Attributes:
+        max_grad_norm: natural gradients longer than this are shortened; see ``norm_rule``.
+        n_basis: basis points of the kernel, drawn anew from each minibatch.
+        kernel_bandwidth: ``squared``: the mean squared distance to the basis points; ``root``: its
+            square root.
+        damping: ε at the start.
+        damping_rule: ``shrink``, as published: it only ever shrinks; ``two-sided``: it also grows
+            when steps reduce the loss by less than expected; ``fixed``.
+        norm_rule: what becomes of a natural gradient longer than ``max_grad_norm``: ``unit``, as
+            published: it is rescaled to length 1; ``clip``: to ``max_grad_norm``.
+        singular_tolerance: directions of the kernel's Gram matrix below this share of the largest
+            are left out.
+        optimizer: what follows the natural gradient: ``adam``, ``momentum`` or ``sgd``.
+    """
+
+    fixed: ClassVar[tuple[str, ...]] = (*GuidedSettings.fixed, "damping", "optimizer")
+
+    n_basis: int = 5
+    kernel_bandwidth: Bandwidth = "squared"
+    damping: float = 1e-5
+    damping_rule: DampingRule = "shrink"
+    norm_rule: NormRule = "unit"
+    singular_tolerance: float = 0.0
+    optimizer: Literal["adam", "momentum", "sgd"] = "adam"
 
 
-def functions_of(agent: Any) -> list[str]:
-    """The settings that are functions of somebody else's: they can't be saved."""
-    return [name for name in SCHEDULED if is_function(getattr(agent, name, None))]
-
-
-def number(name: str, value: Any) -> float:
-    """``value`` as a float; neither text nor a flag is read as a number."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise ValueError(f"{name} must be a number, got {value!r}")
-    return float(value)
-
-
-def flag(name: str, value: Any) -> bool:
-    """``value`` if it is True or False; "no" would count as true."""
-    if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name} must be True or False, got {value!r}")
-    return bool(value)
-
-
-def at_least(name: str, value: Any, least: int) -> int:
-    """``value`` as an integer that is large enough."""
-    if not number(name, value).is_integer() or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
-    return int(value)
-
-
-def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> Any:
-    """``value`` if it is allowed."""
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-    return value
-
-
-def fraction(name: str, value: Any) -> float:
-    """``value`` if it lies between 0 and 1."""
-    if not 0 <= number(name, value) <= 1:
-        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}")
-    return float(value)
-
-
-def not_negative(name: str, value: Any) -> float:
-    """``value`` if it is not negative."""
-    if not number(name, value) >= 0:
-        raise ValueError(f"{name} must not be negative, got {value!r}")
-    return float(value)
-
-
-def positive(name: str, value: Any) -> float:
-    """``value`` if it is a positive number."""
-    if not number(name, value) > 0:
-        raise ValueError(f"{name} must be a positive number, got {value!r}")
-    return float(value)
-
-
-def finite(name: str, value: Any) -> float:
-    """``value`` if it is neither NaN nor infinite."""
-    if not np.isfinite(number(name, value)):
-        raise ValueError(f"{name} must be finite, got {value!r}")
-    return float(value)
-
-
-def scheduled(name: str, value: Any, check: Callable[[str, Any], float]) -> Any:
-    """A number, or a schedule whose ends are as they must be; a line stays between them."""
-    schedule = as_schedule(value, name)
-    if not callable(schedule):
-        return check(name, schedule)
-    for remaining in (1.0, 0.0):
-        check(name, schedule(remaining))
-    return schedule
-
-
-def layers_of(net_arch: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Hidden layers of the policy and of the value function."""
-    if isinstance(net_arch, dict):
-        unknown = sorted(set(net_arch) - {"pi", "vf"})
-        if unknown:
-            raise ValueError(f"net_arch has keys 'pi' and 'vf' only, got {unknown}")
-        return _sizes(net_arch.get("pi", ())), _sizes(net_arch.get("vf", ()))
-    return _sizes(net_arch), _sizes(net_arch)
-
-
-def _sizes(layers: Any) -> tuple[int, ...]:
-    if not isinstance(layers, list | tuple):
-        raise ValueError(
-            f"net_arch must be a list, or one for each of 'pi' and 'vf', got {layers!r}"
-        )
-    return tuple(at_least("every layer of net_arch", size, 1) for size in layers)
-
-
-def _setting(agent: Any, name: str) -> Any:
-    return agent._stats_window_size if name == "stats_window_size" else getattr(agent, name)
-
-
-def _setting_to_data(name: str, value: Any) -> Any:
-    if name in SCHEDULED:
-        return schedule_to_data(value)
+def _to_data(name: str, value: Any) -> Any:
     if isinstance(value, Cost):
         return cost_to_data(value)
+    if callable(value):
+        return schedule_to_data(value)
     if name == "policy_kwargs":
-        activation = activation_name(value.get("activation_fn", "tanh"))
-        return value | {"activation_fn": activation}
+        value = value or {}
+        return value | {"activation_fn": activation_name(value.get("activation_fn", "tanh"))}
     return value
+
+
+def _radius(name: str, value: Any) -> Any:
+    Radius(value)
+    return value
+
+
+def _update(name: str, value: Any) -> Any:
+    return one_of(name, value, ("regression", "ascent"))
+
+
+# by the name of the setting; choices, and whether None will do, are checked by their type
+CHECKS: dict[str, Check] = {
+    **dict.fromkeys(("learning_rate", "noise_color"), scheduling(not_negative)),
+    "gamma": lambda name, value: value if is_auto(value) else scheduled(name, value, fraction),
+    "gae_lambda": scheduling(fraction),
+    "radius": _radius,
+    "cost": lambda name, value: cost_from_data(value),
+    "update": _update,
+    "log_std_final": finite,
+    "sde_sample_freq": lambda name, value: at_least(name, value, -1),
+    "n_sources": lambda name, value: at_least(name, value, 0),
+    **dict.fromkeys(
+        (
+            *("n_steps", "batch_size", "n_epochs", "stats_window_size", "n_candidates"),
+            *("n_actions", "n_features", "dual_steps", "n_basis", "n_envs", "threads"),
+        ),
+        at_least,
+    ),
+    **dict.fromkeys(
+        ("vf_coef", "ent_coef", "wasserstein_coef", "singular_tolerance"), not_negative
+    ),
+    **dict.fromkeys(
+        (
+            *("max_grad_norm", "clip_obs", "clip_reward", "clip_range", "clip_range_vf"),
+            *("feature_bandwidth", "smoothing", "dual_learning_rate", "damping"),
+        ),
+        positive,
+    ),
+    **dict.fromkeys(
+        (
+            *("use_sde", "normalize_advantage", "normalize_obs", "normalize_reward"),
+            *("learn_std", "dual_decay"),
+        ),
+        flag,
+    ),
+}

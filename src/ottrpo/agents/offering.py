@@ -1,0 +1,47 @@
+"""An agent offers its settings: as the constructor's signature, in its help, and as attributes."""
+
+from inspect import cleandoc
+from textwrap import indent, wrap
+from typing import Any
+
+from ottrpo.core.documented import documentation
+
+WIDTH = 92
+# SB3 keeps these itself
+_KEPT_BY_SB3 = ("n_envs", "stats_window_size", "tensorboard_log", "verbose", "seed", "device")
+_FIRST = {
+    "policy": "``MlpPolicy``, ``CnnPolicy`` or ``MultiInputPolicy``.",
+    "env": "an environment's id, a Gymnasium environment or an SB3 ``VecEnv``.",
+}
+
+
+def offer(agent_class: Any) -> None:
+    """Make the settings of ``agent_class.settings_type`` those of the class."""
+    kind, inherited = agent_class.settings_type, agent_class.__init__
+
+    def __init__(self: Any, *arguments: Any, **keywords: Any) -> None:
+        inherited(self, *arguments, **keywords)
+
+    __init__.__signature__ = kind.signature()  # type: ignore[attr-defined]
+    agent_class.__init__ = __init__
+    told = _FIRST | documentation(kind)
+    entries = [_entry(name, told[name]) for name in (*_FIRST, *kind.names())]
+    arguments = indent("\n".join(entries), "    ")
+    agent_class.__doc__ = f"{cleandoc(agent_class.__doc__)}\n\nArgs:\n{arguments}\n"
+    for name in kind.names():
+        if name not in _KEPT_BY_SB3:
+            setattr(agent_class, name, _attribute(name, told[name]))
+
+
+def _entry(name: str, told: str) -> str:
+    return "\n".join(wrap(f"{name}: {told}", WIDTH, subsequent_indent="    "))
+
+
+def _attribute(name: str, told: str) -> property:
+    def get(self: Any) -> Any:
+        return getattr(self.told, name)
+
+    def change(self: Any, value: Any) -> None:
+        self.tell(name, value)
+
+    return property(get, change, doc=told)

@@ -1,0 +1,89 @@
+"""The kinds of policies that SB3 has names for, and the networks that its keywords describe."""
+
+from typing import Any
+
+from ottrpo.core.checks import require_one_of
+from ottrpo.engine.networks import Architecture, activation_name
+from ottrpo.engine.spaces import BoxActions, FiniteActions, ObservationLayout
+
+from .checks import at_least, finite
+
+KEYWORDS = (
+    *("net_arch", "activation_fn", "ortho_init", "log_std_init", "features_dim"),
+    "features_extractor_kwargs",
+)
+
+
+class MlpPolicy:
+    """Perceptrons on flat observations."""
+
+    convolve = False
+
+
+class CnnPolicy:
+    """Convolutional encoders for images, perceptrons after them."""
+
+    convolve = True
+
+
+class MultiInputPolicy:
+    """Dict observations: convolutional encoders for their images, the rest side by side."""
+
+    convolve = True
+
+
+def architecture_of(
+    policy_kwargs: dict[str, Any],
+    layout: ObservationLayout,
+    actions: BoxActions | FiniteActions,
+    *,
+    use_sde: bool,
+    log_std_init: float,
+) -> Architecture:
+    """The networks that SB3's ``policy_kwargs`` describe; what they don't say is the default."""
+    if not isinstance(policy_kwargs, dict):
+        raise ValueError(f"policy_kwargs must be a dict, got {policy_kwargs!r}")
+    for name in policy_kwargs:
+        require_one_of(name, KEYWORDS, "one of policy_kwargs")
+    extractor = policy_kwargs.get("features_extractor_kwargs") or {}  # SB3's way to say it
+    for name in extractor:
+        require_one_of(name, ("features_dim",), "one of features_extractor_kwargs")
+    features_dim = (policy_kwargs | extractor).get("features_dim", 256)
+    net_arch = policy_kwargs.get("net_arch")
+    policy_layers, value_layers = layers_of((64, 64) if net_arch is None else net_arch)
+    log_std = None
+    if isinstance(actions, BoxActions):
+        outputs = actions.size
+        log_std = finite("log_std_init", policy_kwargs.get("log_std_init", log_std_init))
+    else:
+        outputs = actions.factors * actions.choices
+    return Architecture(
+        inputs=layout.features,
+        images=layout.images,
+        outputs=outputs,
+        policy_layers=policy_layers,
+        value_layers=value_layers,
+        activation=activation_name(policy_kwargs.get("activation_fn", "tanh")),
+        ortho_init=bool(policy_kwargs.get("ortho_init", True)),
+        log_std_init=log_std,
+        use_sde=use_sde,
+        features_dim=at_least("features_dim", features_dim),
+    )
+
+
+def layers_of(net_arch: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Hidden layers of the policy and of the value function."""
+    if isinstance(net_arch, dict):
+        unknown = sorted(set(net_arch) - {"pi", "vf"})
+        if unknown:
+            raise ValueError(f"net_arch has keys 'pi' and 'vf' only, got {unknown}")
+        return _sizes(net_arch.get("pi", ())), _sizes(net_arch.get("vf", ()))
+    return _sizes(net_arch), _sizes(net_arch)
+
+
+def _sizes(layers: Any) -> tuple[int, ...]:
+    if not isinstance(layers, list | tuple):
+        raise ValueError(
+            f"net_arch must be a list, or one for each of 'pi' and 'vf', got {layers!r}"
+        )
+    return tuple(at_least("every layer of net_arch", size) for size in layers)

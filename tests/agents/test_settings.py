@@ -1,0 +1,123 @@
+"""Settings are written once: constructor, help, files and attributes follow from one dataclass."""
+
+import inspect
+
+import pytest
+
+from ottrpo import BGPG, OTTRPO, WNPG
+from ottrpo.agents.settings import CHECKS, NOT_SAVED, OTTRPOSettings, WNPGSettings
+from ottrpo.core.documented import documentation
+from ottrpo.engine.schedules import Straight
+
+AGENTS = (OTTRPO, BGPG, WNPG)
+each = pytest.mark.parametrize("kind", AGENTS, ids=lambda kind: kind.__name__)
+SMALL = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "policy_kwargs": {"net_arch": [8]}}
+
+
+def agent(**settings):
+    return OTTRPO("MlpPolicy", "Pendulum-v1", seed=0, **SMALL | settings)
+
+
+@each
+def test_the_signature_shows_every_setting_with_sb3_s_first(kind):
+    for shown in (inspect.signature(kind), inspect.signature(kind.__init__)):
+        names = [name for name in shown.parameters if name != "self"]
+        assert names[:8] == [
+            *("policy", "env", "learning_rate", "n_steps", "batch_size", "n_epochs"),
+            *("gamma", "gae_lambda"),
+        ]
+        assert names[-4:] == ["verbose", "seed", "device", "_init_setup_model"]
+        assert set(names[2:-1]) == set(kind.settings_type.names())
+        assert shown.parameters["max_grad_norm"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        assert shown.parameters["noise_color"].kind is inspect.Parameter.KEYWORD_ONLY
+
+
+@each
+def test_every_setting_is_documented_and_the_help_says_so(kind):
+    told = documentation(kind.settings_type)
+    assert set(told) == set(kind.settings_type.names())
+    text = " ".join(kind.__doc__.split())
+    for name, words in told.items():
+        assert f"{name}: {words}" in text
+
+
+def test_documentation_of_an_agent_s_own_wins():
+    assert "norm_rule" in documentation(WNPGSettings)["max_grad_norm"]
+    assert "minibatch" in documentation(WNPGSettings)["normalize_advantage"]
+    assert "rollout" in documentation(OTTRPOSettings)["normalize_advantage"]
+
+
+def test_every_check_is_of_a_setting():
+    known = {name for kind in AGENTS for name in kind.settings_type.names()}
+    assert set(CHECKS) <= known
+
+
+def test_by_position_as_in_sb3():
+    made = OTTRPO("MlpPolicy", "Pendulum-v1", 1e-3, 16, 8, 2, 0.9, **{"policy_kwargs": None})
+    assert (made.learning_rate, made.n_steps, made.batch_size) == (1e-3, 16, 8)
+    assert (made.n_epochs, made.gamma) == (2, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "complaint"),
+    [
+        ((), {"raduis": 1.0}, "'raduis' is not a setting of OTTRPO; did you mean 'radius'"),
+        ((), {"ent_coef": 0.01}, "OTTRPO has no 'ent_coef': exploration is set by noise_color"),
+        ((), {"clip_range": 0.2}, "the trust region takes its place, see radius"),
+        ((1e-3,), {"learning_rate": 1e-3}, "learning_rate is given twice"),
+        (tuple(range(12)), {}, "takes 11 settings by position, got 12"),
+    ],
+)
+def test_what_is_not_a_setting_is_told_in_one_line(arguments, settings, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        OTTRPO("MlpPolicy", "Pendulum-v1", *arguments, **settings)
+
+
+@pytest.mark.parametrize("kind", [BGPG, WNPG])
+def test_none_where_it_means_something(kind):
+    assert kind.settings_type(clip_range_vf=None).clip_range_vf is None
+    with pytest.raises(ValueError, match="clip_range must be a number"):
+        kind.settings_type(clip_range=None)
+
+
+def test_plain_data_and_back():
+    told = OTTRPOSettings(
+        learning_rate={"start": 1e-3, "end": 0.0}, cost="squared-euclidean", radius="20%"
+    )
+    assert isinstance(told.learning_rate, Straight)
+    data = told.to_data()
+    assert not set(NOT_SAVED) & set(data)
+    assert OTTRPOSettings(**data).to_data() == data
+
+
+def test_a_setting_that_is_changed_takes_effect():
+    trained = agent().learn(32)
+    trained.radius = 1e-6
+    trained.learn(32, reset_num_timesteps=False)
+    assert trained.last_update["ot/radius"] == 1e-6
+    assert trained.last_update["ot/spent"] <= 1e-6
+    trained.radius = "5%"
+    trained.gamma, trained.learning_rate, trained.n_epochs = 0.5, 0.0, 3
+    trained.learn(32, reset_num_timesteps=False)
+    assert trained.last_update["ot/radius"] > 1e-6
+    assert trained.last_update["train/discount"] == 0.5
+    assert trained.last_update["train/learning_rate"] == 0.0
+    assert trained.algorithm.n_epochs == 3
+    assert trained.settings()["radius"] == "5%"
+
+
+def test_a_setting_that_can_t_change_any_more_is_refused():
+    built = agent()
+    for name, value in {"use_sde": True, "advantage": "network", "policy_kwargs": {}}.items():
+        with pytest.raises(ValueError, match=f"{name} can't change once"):
+            setattr(built, name, value)
+    with pytest.raises(ValueError, match="gamma must lie between 0 and 1"):
+        built.gamma = 2.0
+    assert built.gamma == "auto"
+
+
+def test_sb3_s_spelling_of_the_size_of_features():
+    kwargs = {"features_extractor_kwargs": {"features_dim": 16}, "net_arch": None}
+    assert agent(policy_kwargs=kwargs).architecture.features_dim == 16
+    with pytest.raises(ValueError, match="'depth' is not one of features_extractor_kwargs"):
+        agent(policy_kwargs={"features_extractor_kwargs": {"depth": 1}})
