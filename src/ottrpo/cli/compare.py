@@ -8,7 +8,7 @@ import tyro
 
 from ottrpo.terminal import say, say_json, screen
 
-from .options import Directory, Number, mistakes, require_at_least
+from .options import mistakes, require_at_least
 
 if TYPE_CHECKING:
     from ottrpo.reports.comparison import Comparison
@@ -29,9 +29,9 @@ class Compare:
     """the first side"""
     b: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="B")]
     """the second side"""
-    results: Directory = Path("results")
+    results: Path = Path("results")
     """where the results are"""
-    episodes: Number = 20
+    episodes: int = 20
     """that a saved agent plays"""
     json: bool = False
     """print one object"""

@@ -8,7 +8,7 @@ import tyro
 
 from ottrpo.terminal import say, say_json
 
-from .options import Number, mistakes, require_at_least
+from .options import mistakes, require_at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,11 +17,11 @@ class Evaluate:
 
     path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """what `ottrpo train` wrote, or a file that an agent was saved to"""
-    episodes: Number = 10
+    episodes: int = 10
     """how many"""
     deterministic: bool = False
     """take the policy's mode instead of sampling"""
-    seed: Number = 0
+    seed: int = 0
     """of the evaluation; training is not touched"""
     trust: bool = False
     """let the run import the module of its environment (`module:Name-v0`), if it names one"""

@@ -3,12 +3,13 @@
 import contextlib
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Protocol, TypeVar
+from types import NoneType
+from typing import Any, Protocol, TypeVar, get_args
 
 import tyro
-from tyro.constructors import PrimitiveConstructorSpec
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 
 class Mistake(Exception):
@@ -45,18 +46,29 @@ def whole(text: str) -> int:
     return int(value)
 
 
-_WHOLE = PrimitiveConstructorSpec[int | None](
-    nargs=1,
-    metavar="N",
-    instance_from_str=lambda texts: whole(texts[0]),
-    is_instance=lambda value: isinstance(value, int | None),
-    str_from_instance=lambda value: [str(value)],
-)
-# Annotations of options: a number, one that need not be given, a directory, what has no dashes.
-Number = Annotated[int, _WHOLE]
-MaybeNumber = Annotated[int | None, _WHOLE]
-Directory = Annotated[Path, tyro.conf.arg(metavar="DIR")]
-MaybeDirectory = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
+# What options are made of, how it is named in the help, and how it is read.
+_KINDS: dict[type, tuple[str, Callable[[str], Any]]] = {
+    int: ("N", whole),
+    str: ("TEXT", str),
+    Path: ("PATH", Path),
+}
+_RULES = ConstructorRegistry()
+
+
+@_RULES.primitive_rule
+def _plain(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """Options of these kinds, also such as need not be given: tyro would offer to type None."""
+    arms = [arm for arm in get_args(info.type) or [info.type] if arm is not NoneType]
+    if len(arms) != 1 or arms[0] not in _KINDS:
+        return None
+    metavar, read = _KINDS[arms[0]]
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda texts: read(texts[0]),
+        is_instance=lambda value: value is None or isinstance(value, arms[0]),
+        str_from_instance=lambda value: [str(value)],
+    )
 
 
 @contextlib.contextmanager
@@ -98,6 +110,7 @@ def parse(verb_type: type[AnyVerb], prog: str, arguments: Sequence[str]) -> AnyV
                 prog=prog,
                 args=arguments,
                 config=(tyro.conf.FlagCreatePairsOff,),
+                registry=_RULES,
             )
     except SystemExit as exit_:
         if exit_.code in (0, None):

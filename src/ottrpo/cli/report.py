@@ -8,7 +8,7 @@ import tyro
 
 from ottrpo.terminal import known, say, say_json, screen
 
-from .options import Directory, Mistake, mistakes
+from .options import Mistake, mistakes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,11 +20,11 @@ class Report:
 
     study: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")] = None
     """which one; all by default"""
-    results: Directory = Path("results")
+    results: Path = Path("results")
     """where the results are"""
     json: bool = False
     """print one object: study, environment, agent, configuration, statistics"""
-    html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    html: Path | None = None
     """write one page, the paper's tables and figures with ours beside them; with STUDY only the
     parts where it stands"""
     sampled: bool = False

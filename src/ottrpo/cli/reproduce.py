@@ -1,30 +1,22 @@
 """``ottrpo reproduce``."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from ottrpo.experiments.reproduce import Options
 from ottrpo.terminal import known, say, screen
 
-from .options import (
-    MaybeDirectory,
-    MaybeNumber,
-    Mistake,
-    Number,
-    mistakes,
-    one_line,
-    require_at_least,
-)
+from .options import Mistake, mistakes, one_line, require_at_least
 
 if TYPE_CHECKING:
     from ottrpo.experiments.study import Study
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reproduce:
+class Reproduce(Options):
     """Run a study: many runs that answer one question. `ottrpo list` names the studies.
 
     What is finished is skipped; stopped at any instant, the same command goes on. The exit code
@@ -34,66 +26,33 @@ class Reproduce:
     study: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")] = None
     """which one: a name, a label of the paper such as tab:trained:scores, or a TOML file of your
     own; with --collect all by default"""
-    seeds: MaybeNumber = None
-    """how many seeds; by default what the study says"""
-    workers: MaybeNumber = None
-    """processes at once; by default one per core"""
-    ray: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
-    """run on a Ray cluster instead: auto, or the address of its head"""
-    steps: MaybeNumber = None
-    """environment steps per run; by default what the configurations say"""
-    retries: Number = 2
-    """how often a run that crashes, hangs or is killed is tried again"""
-    time_limit: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 900.0
-    """a run that writes nothing for so long hangs"""
-    max_runs: Number = 10_000
-    """a study of more runs is taken for a mistake"""
     trust: bool = False
     """let a study's file import the modules of its environments (`module:Name-v0`)"""
     collect: bool = False
     """run nothing; fold the runs that are finished into the results"""
-    out: MaybeDirectory = None
-    """where the results are kept, in a folder named after the study; by default results/, but
-    runs/trials/ for a shortened study, which must not replace what is published"""
 
     def run(self) -> int:
         """Hand over to the studies, one after the other."""
-        from ottrpo.results.layout import default_out
-
         self._check()
         code = 0
         for study in self._chosen():
-            out = self.out or default_out(seeds=self.seeds, steps=self.steps)
             try:
                 with mistakes():
-                    code |= self._run_one(study, out)
+                    code |= self._run_one(study)
             except KeyboardInterrupt:
                 say("ottrpo: stopped; the same command goes on from here", error=True)
                 return 1
             with mistakes():
-                _tell(study, out / study.name)
+                _tell(study, self.root / study.name)
         return code
 
-    def _run_one(self, study: "Study", out: Path) -> int:
-        try:
-            if self.collect:
-                from ottrpo.experiments.reproduce import collect
+    def _run_one(self, study: "Study") -> int:
+        from ottrpo.experiments.reproduce import collect
 
-                return collect(
-                    study, seeds=self.seeds, steps=self.steps, out=out, max_runs=self.max_runs
-                )
-            return study.run(
-                seeds=self.seeds,
-                workers=self.workers or os.cpu_count() or 1,
-                out=out,
-                steps=self.steps,
-                ray=self.ray,
-                retries=self.retries,
-                time_limit=self.time_limit,
-                max_runs=self.max_runs,
-            )
+        try:
+            return collect(study, self) if self.collect else study.run(self)
         except OSError as error:  # a full disk, say: not all is complete, and nothing is lost
-            where = error.filename or out
+            where = error.filename or self.root
             reason = one_line(f"{where}: {error.strerror or error}")
             say(f"ottrpo: {study.name}: {reason}; what was there is unchanged", error=True)
             return 1

@@ -11,7 +11,7 @@ import tyro
 
 from ottrpo.terminal import say, screen
 
-from .options import MaybeDirectory, MaybeNumber, Number, mistakes, one_line, require_at_least
+from .options import mistakes, one_line, require_at_least
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,9 +35,9 @@ class Train:
     """who learns; `ottrpo list` names them"""
     config: str = "default"
     """a named configuration of that agent"""
-    seed: Number = 0
+    seed: int = 0
     """of everything random in training"""
-    steps: MaybeNumber = None
+    steps: int | None = None
     """environment steps; by default what the configuration says"""
     n_envs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """environments to train in, simulated together where possible; the setting of that name"""
@@ -49,9 +49,9 @@ class Train:
         tyro.conf.arg(metavar="KEY=VALUE", help_behavior_hint=""),
     ] = ()
     """settings laid over the configuration, e.g. --set radius=0.02 cost=binary"""
-    checkpoint_every: Number = 50_000
+    checkpoint_every: int = 50_000
     """steps between checkpoints, from which `ottrpo resume` goes on; 0 for none"""
-    out: MaybeDirectory = None
+    out: Path | None = None
     """the run directory; by default a new one under runs/"""
 
     def run(self) -> int:

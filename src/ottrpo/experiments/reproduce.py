@@ -1,5 +1,6 @@
 """A study from its file to its results: plan, estimate, run what is missing, collect."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,14 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import final
 
 from rich.console import Console
 
 from ottrpo.core.checks import require
 from ottrpo.persistence.lock import DirectoryLock
 from ottrpo.results import collecting
-from ottrpo.results.layout import RESULTS_ROOT, runs_folder
+from ottrpo.results.layout import RESULTS_ROOT, default_out, runs_folder
 from ottrpo.terminal import say, screen
 
 from .board import StudyBoard
@@ -25,31 +25,33 @@ from .processes import Processes
 from .study import MAX_RUNS, Study
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What of a study is done, and how.
+    """What of a study is done, and how; the command line takes these as they are."""
 
-    Attributes:
-        workers: runs at once on this machine.
-        out: results go into a folder of it that is named after the study.
-        seeds: of every cell, instead of what the study says.
-        steps: of every run, instead of what the study says.
-        ray: the address of a Ray cluster that does the runs instead of this machine.
-        retries: how often a run that fails is tried again.
-        time_limit: seconds without a sign of life after which a run counts as hanging: it writes a
-            record about a thousand times, whatever its speed.
-        max_runs: a study of more is refused.
-    """
-
-    workers: int
-    out: Path
     seeds: int | None = None
+    """how many seeds of every cell; by default what the study says"""
     steps: int | None = None
+    """environment steps of every run; by default what the configurations say"""
+    workers: int | None = None
+    """runs at once on this machine; by default one per core"""
     ray: str | None = None
+    """run on a Ray cluster instead: auto, or the address of its head"""
     retries: int = 2
+    """how often a run that crashes, hangs or is killed is tried again"""
     time_limit: float = 900.0
+    """seconds without a sign of life after which a run hangs; it writes some thousand records,
+    whatever its speed"""
     max_runs: int = MAX_RUNS
+    """a study of more runs is taken for a mistake"""
+    out: Path | None = None
+    """where the results are kept, in a folder named after the study; by default results/, but
+    runs/trials/ for a shortened study, which must not replace what is published"""
+
+    @property
+    def root(self) -> Path:
+        """Where the folder of the study is."""
+        return self.out or default_out(seeds=self.seeds, steps=self.steps)
 
 
 def reproduce(study: Study, options: Options) -> int:
@@ -62,30 +64,28 @@ def reproduce(study: Study, options: Options) -> int:
     """
     console = screen(soft_wrap=True, markup=True)
     root = runs_folder(study.name, options.steps)
-    jobs = jobs_of(study, root, seeds=options.seeds, steps=options.steps, max_runs=options.max_runs)
+    jobs = _jobs(study, options)
     root.mkdir(parents=True, exist_ok=True)
     with DirectoryLock(root), _stoppable():
         failed = _run_missing(study, jobs, options, console)
-        complete = _collect(study, jobs, options.out / study.name)
+        complete = _collect(study, jobs, options.root / study.name)
     for name, reason in failed.items():
         say(f"{name} failed: {reason}", error=True)
     return 0 if complete and not failed else 1
 
 
-def collect(
-    study: Study,
-    *,
-    seeds: int | None,
-    steps: int | None,
-    out: Path,
-    max_runs: int = MAX_RUNS,
-) -> int:
+def collect(study: Study, options: Options) -> int:
     """Fold what is finished of ``study`` without running anything; 0 if all is there."""
-    root = runs_folder(study.name, steps)
-    jobs = jobs_of(study, root, seeds=seeds, steps=steps, max_runs=max_runs)
+    jobs = _jobs(study, options)
     finished = sum(job.state() == "finished" for job in jobs)
     say(f"{study.name}: {finished} of {len(jobs)} runs are finished")
-    return 0 if _collect(study, jobs, out / study.name) else 1
+    return 0 if _collect(study, jobs, options.root / study.name) else 1
+
+
+def _jobs(study: Study, options: Options) -> list[Job]:
+    root = runs_folder(study.name, options.steps)
+    asked = {"seeds": options.seeds, "steps": options.steps}
+    return jobs_of(study, root, **asked, max_runs=options.max_runs)
 
 
 def _run_missing(
@@ -105,7 +105,7 @@ def _run_missing(
     if not missing:
         return {}
     with _place(study, options, len(missing)) as (place, workers):
-        told = estimate(jobs, missing, results=(options.out, RESULTS_ROOT), workers=workers)
+        told = estimate(jobs, missing, results=(options.root, RESULTS_ROOT), workers=workers)
         console.print(f"{workers} at a time: {told}", markup=False)
         with StudyBoard(jobs, finished, console) as board:
             return run_jobs(missing, place, retries=options.retries, board=board)
@@ -115,7 +115,8 @@ def _run_missing(
 def _place(study: Study, options: Options, missing: int) -> Iterator[tuple[Place, int]]:
     """Where the runs are done, and how many at a time."""
     if options.ray is None:
-        workers = min(options.workers, study.workers or options.workers, missing)
+        asked = options.workers or os.cpu_count() or 1
+        workers = min(asked, study.workers or asked, missing)
         yield Processes(workers, options.time_limit), workers
         return
     from . import cluster

@@ -30,6 +30,7 @@ from ottrpo.envs import catalogue
 from ottrpo.persistence.files import read_plain
 
 if TYPE_CHECKING:
+    from .reproduce import Options
     from .spec import RunSpec
 
 STUDIES_FOLDER = Path(__file__).parent / "studies"
@@ -143,18 +144,18 @@ class Study:
             "cells": {cell.name: asdict(cell) for cell in self.cells},
         }
 
-    def run(self, **options: Any) -> int:
+    def run(self, options: "Options") -> int:
         """Do what is missing and fold what is finished; 0 if all is there.
 
         Args:
-            options: see `ottrpo.experiments.reproduce.Options`.
+            options: what of it, and how.
 
         Raises:
             ValueError: if a cell can't be run, or another process works on the study.
         """
-        from .reproduce import Options, reproduce
+        from .reproduce import reproduce
 
-        return reproduce(self, Options(**options))
+        return reproduce(self, options)
 
 
 def read_study(path: Path, *, trust: bool = False, max_runs: int = MAX_RUNS) -> Study:
