@@ -32,7 +32,6 @@ class Remembering:
         (folder / "runs.csv").write_text(
             "cell,seed,steps,updates,violations,train_seconds\ncell,0,100,5,0,1.5\n"
         )
-        (folder / "audits.csv").write_text("cell\n")
         seal(folder)
         return self.code
 

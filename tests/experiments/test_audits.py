@@ -10,7 +10,7 @@ from ottrpo.core import update_policy
 from ottrpo.core.costs import Binary, TableCost
 from ottrpo.experiments.audits import Auditor, pot_discrepancy
 from ottrpo.reports.readme import study_table
-from ottrpo.reports.scores import study_audits
+from ottrpo.results.reading import read_study
 from ottrpo.tabular import WPO, TabularOTTRPO
 from ottrpo.tabular.base import Improvement
 
@@ -40,7 +40,7 @@ def test_a_study_is_audited_in_its_processes_and_its_files_tell_everything(
     assert main(["reproduce", "tiny.toml", "--collect"]) == 1  # it is not finished without
 
     folder = tmp_path / "results" / "tiny"
-    audits = study_audits(folder)
+    audits = {cell.name: cell.audit for cell in read_study(folder).cells}
     ours = audits["FrozenLake-v1__ottrpo__default"]
     theirs = audits["FrozenLake-v1__wpo__default-move"]
     assert ours.violations == ours.pot_violations == 0

@@ -6,11 +6,16 @@ import pytest
 
 from ottrpo.experiments.registry import studies
 from ottrpo.reports.readme import study_table
-from ottrpo.reports.scores import study_audits, study_scores
+from ottrpo.reports.scores import study_scores
+from ottrpo.results.reading import read_study
 from ottrpo.tabular import as_problem, planning
 
 RESULTS = Path(__file__).parents[2] / "results"
 STUDIES = ("tabular-default", "tabular-readings", "taxi-radius", "taxi-costs")
+
+
+def study_audits(folder):
+    return {cell.name: cell.audit for cell in read_study(folder).cells}
 
 
 @pytest.mark.parametrize("study", STUDIES)

@@ -24,9 +24,8 @@ from ottrpo.results.reading import CellResult, StudyResult, read_study, study_na
 from .aggregates import aggregate_panel, aggregate_table, find_groups
 from .exhibits import Exhibit, Plan, of_the_paper, read_plan, select
 from .figures import Panel, by_environment, families, panel_svg
-from .scores import cell_scores, study_audits
+from .scores import cell_scores
 from .sections import (
-    Audits,
     baseline_table,
     cell_table,
     claim_tables,
@@ -78,14 +77,9 @@ def render(studies: Sequence[StudyResult], about: str | None = None) -> str:
     """The page of these studies, or the parts of it where ``about`` stands."""
     plan = read_plan()
     cells = [cell for study in studies for cell in study.cells]
-    audits = {
-        (study.name, name): audit
-        for study in studies
-        for name, audit in study_audits(study.folder).items()
-    }
     known = [study.name for study in studies]
     exhibits = [
-        _exhibit(exhibit, plan, cells, audits, known)
+        _exhibit(exhibit, plan, cells, known)
         for exhibit in plan.exhibits
         if about is None or any(cell.study == about for cell in exhibit.select(cells))
     ]
@@ -127,7 +121,6 @@ def _exhibit(
     exhibit: Exhibit,
     plan: Plan,
     cells: Sequence[CellResult],
-    audits: Audits,
     known: Sequence[str],
 ) -> Section:
     """One part of the paper, with what we have beside it."""
@@ -136,7 +129,7 @@ def _exhibit(
         None: list,
         "scores": lambda: [score_table(exhibit, chosen, plan.full_steps)],
         "time": lambda: [time_table(exhibit, chosen)],
-        "violations": lambda: [violation_table(exhibit, chosen, audits)],
+        "violations": lambda: [violation_table(exhibit, chosen)],
         "settings": lambda: settings_tables(exhibit, chosen),
         "cells": lambda: [cell_table(chosen)],
     }

@@ -14,7 +14,6 @@ from ottrpo.results.reading import CellResult, read_study
 
 from .exhibits import read_plan
 from .figures import families, save_panels
-from .scores import study_audits
 from .tables import (
     DASH,
     MISSING,
@@ -105,13 +104,7 @@ def markdown_speeds(cells: Sequence[CellResult]) -> str:
 
 def study_table(folder: Path) -> str:
     """A study of agents on finite problems, one line per cell, with what their audits found."""
-    audits = study_audits(folder)
-    lines = [
-        line
-        for cell in read_study(folder).cells
-        for line in lines_of(cell, audit=audits.get(cell.name))
-        if line.score is not None
-    ]
+    lines = [line for cell in read_study(folder).cells for line in lines_of(cell) if line.score]
     names = (
         "environment | agent | configuration | seeds | steps | mean | ± seeds | ± time "
         "| lowest seed | expected return | lowest expected | best possible | audited anew | by POT "

@@ -1,24 +1,19 @@
-"""Scores and audits of cells, from the folder of their study alone.
+"""Scores of cells, from the folder of their study alone.
 
 The paper's score is the mean return over the evaluations of the last tenth of training. Seeds are
 the unit: the score of a cell is the mean over seeds of each seed's score. Two spreads are given,
-over seeds and over time, because the paper does not say which one it prints. Audits are there for
-agents on finite problems: the expected return of the trained policies, computed instead of sampled,
-and the share of updates that spent more than their radius, by our own audit and by POT.
+over seeds and over time, because the paper does not say which one it prints.
 """
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from statistics import fmean
 
 import numpy as np
 
 from ottrpo.core.checks import Floats
 from ottrpo.experiments.published import Published, trained_score
-from ottrpo.results.layout import AUDITS
 from ottrpo.results.reading import CellResult, read_study
-from ottrpo.results.study_folder import StudyFolder
 
 from .statistics import (
     REPORT_SEED,
@@ -27,8 +22,6 @@ from .statistics import (
     interquartile_mean,
     trained_scores,
 )
-
-_COUNTS = ("updates", "audited", "violations", "pot_checked", "pot_violations")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,48 +144,3 @@ def cell_scores(cell: CellResult) -> list[CellScore]:
             )
         )
     return scores
-
-
-@dataclass(frozen=True, kw_only=True)
-class CellAudit:
-    """What the checks of all runs of a cell found.
-
-    Attributes:
-        exact_return: mean over seeds of the trained policy's expected return.
-        lowest_exact_return: of the worst seed.
-        updates: of all seeds together.
-        audited: those whose discrepancy was computed anew.
-        violations: those of them that spent more than the radius.
-        pot_checked: updates that POT looked at.
-        pot_violations: those of them that spent more than the radius.
-    """
-
-    exact_return: float
-    lowest_exact_return: float
-    updates: int
-    audited: int
-    violations: int
-    pot_checked: int
-    pot_violations: int
-
-
-def study_audits(folder: Path) -> dict[str, CellAudit]:
-    """The audits of a study, by cell; none if its agents are not audited."""
-    exact: dict[str, list[float]] = {}
-    counts: dict[str, list[list[int]]] = {}
-    table = StudyFolder.read(folder).tables.get(AUDITS)
-    rows = () if table is None else table.columns("cell", "exact_return", *_COUNTS)
-    for line, (cell, value, *numbers) in rows:
-        try:
-            exact.setdefault(cell, []).append(float(value))
-            counts.setdefault(cell, []).append([int(text) for text in numbers])
-        except ValueError as error:
-            raise ValueError(f"{folder / AUDITS}, line {line}: {error}") from error
-    return {
-        cell: CellAudit(
-            exact_return=fmean(values),
-            lowest_exact_return=min(values),
-            **dict(zip(_COUNTS, map(sum, zip(*counts[cell], strict=True)), strict=True)),
-        )
-        for cell, values in exact.items()
-    }

@@ -10,7 +10,7 @@ from ottrpo.experiments.published import Published
 from ottrpo.results.reading import CellResult
 
 from .exhibits import Claim, Exhibit, setting
-from .scores import CellAudit, cell_scores
+from .scores import cell_scores
 from .tables import (
     ABSENT,
     DASH,
@@ -32,7 +32,6 @@ from .tables import (
 )
 from .verdicts import NOT_COMPARABLE, Verdict, judge_claim, judge_share
 
-Audits = Mapping[tuple[str, str], CellAudit]  # by study and cell
 _VIOLATIONS = (
     "environment | agent | configuration | study | steps | updates | over the radius "
     "| audited anew | by POT"
@@ -123,7 +122,7 @@ def time_table(exhibit: Exhibit, cells: Sequence[CellResult]) -> Table:
     return Table(columns(names), rows)
 
 
-def violation_table(exhibit: Exhibit, cells: Sequence[CellResult], audits: Audits) -> Table:
+def violation_table(exhibit: Exhibit, cells: Sequence[CellResult]) -> Table:
     """The share of updates that spent more than the radius: logged, audited, and by POT."""
     theirs = {
         (catalogue.resolve(row["environment"]), row["algorithm"]): float(row["percent"])
@@ -131,10 +130,11 @@ def violation_table(exhibit: Exhibit, cells: Sequence[CellResult], audits: Audit
     }
     rows = []
     for cell in (cell for cell in cells if cell.has_region):
-        line = Line(cell=cell, audit=audits.get((cell.study, cell.name)))
         percent = theirs.get((cell.environment, cell.agent))
         verdict = DASH if percent is None else word(judge_share(cell, percent))
-        rows.append([*entries(line, _VIOLATIONS), known(percent, "{:.0f} %".format), verdict])
+        rows.append(
+            [*entries(Line(cell=cell), _VIOLATIONS), known(percent, "{:.0f} %".format), verdict]
+        )
     return Table(columns(f"{_VIOLATIONS} | paper | verdict"), rows)
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ottrpo.envs import catalogue
 from ottrpo.experiments.published import Published, trained_score
-from ottrpo.results.reading import CellResult, StudyResult
+from ottrpo.results.reading import CellAudit, CellResult, StudyResult
 
-from .scores import CellAudit, CellScore, cell_scores
+from .scores import CellScore, cell_scores
 from .verdicts import Verdict, judge
 
 if TYPE_CHECKING:
@@ -88,14 +88,12 @@ class Line:
         score: None if no run has finished.
         published: what the paper prints beside it.
         full_steps: how long a full run is, if one can be too short.
-        audit: of the cell's runs.
     """
 
     cell: CellResult
     score: CellScore | None = None
     published: Published | None = None
     full_steps: int | None = None
-    audit: CellAudit | None = None
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -252,7 +250,7 @@ def _score(of: Callable[[CellScore], float | None], absent: Entry = DASH) -> Col
 
 
 def _audit(of: Callable[[CellAudit], Entry]) -> Column:
-    return lambda line: DASH if line.audit is None else of(line.audit)
+    return lambda line: DASH if line.cell.audit is None else of(line.cell.audit)
 
 
 _MEAN = _score(lambda score: score.mean, ABSENT)

@@ -5,8 +5,9 @@ Whatever is reported is a function of what this module returns.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from ottrpo.core.checks import Floats, require
 
-from .layout import MANIFEST, RUNS
+from .layout import AUDITS, MANIFEST, RUNS
 from .study_folder import StudyFolder, Table, remedy
 
 
@@ -50,6 +51,29 @@ class FinishedRun:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CellAudit:
+    """What the checks of all runs of a cell on a finite problem found.
+
+    Attributes:
+        exact_return: mean over seeds of the trained policy's expected return.
+        lowest_exact_return: of the worst seed.
+        updates: of all seeds together.
+        audited: those whose discrepancy was computed anew.
+        violations: those of them that spent more than the radius.
+        pot_checked: updates that POT looked at.
+        pot_violations: those of them that spent more than the radius.
+    """
+
+    exact_return: float
+    lowest_exact_return: float
+    updates: int
+    audited: int
+    violations: int
+    pot_checked: int
+    pot_violations: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class CellResult:
     """What is known of one cell of a study; nothing but its plan if no run has finished.
 
@@ -66,6 +90,7 @@ class CellResult:
         resolved: all settings, as the agent took them.
         curves: by way to act; True takes the policy's mode.
         runs: the finished ones.
+        audit: what their checks found; None if they had none.
     """
 
     study: str
@@ -80,6 +105,7 @@ class CellResult:
     resolved: Mapping[str, Any] = field(default_factory=dict)
     curves: Mapping[bool, Curves] = field(default_factory=dict)
     runs: tuple[FinishedRun, ...] = ()
+    audit: CellAudit | None = None
 
     @property
     def title(self) -> str:
@@ -127,9 +153,10 @@ def read_study(folder: Path) -> StudyResult:
     held = StudyFolder.read(folder)
     manifest = held.manifest
     runs = _read_runs(held.tables.get(RUNS))
+    audits = _read_audits(held.tables.get(AUDITS))
     cells = tuple(
-        _read_cell(held, cell_name, table, runs.get(cell_name, ()))
-        for cell_name, table in held.cells.items()
+        replace(_read_cell(held, name, table, runs.get(name, ())), audit=audits.get(name))
+        for name, table in held.cells.items()
     )
     made_with = {key: manifest.get(key) for key in ("versions", "hardware", "commit", "collected")}
     return StudyResult(
@@ -218,3 +245,24 @@ def _read_runs(table: Table | None) -> dict[str, list[FinishedRun]]:
             raise ValueError(f"{table.path}, line {line}: {error}; {remedy(table.path)}") from error
         runs.setdefault(cell, []).append(run)
     return runs
+
+
+def _read_audits(table: Table | None) -> dict[str, CellAudit]:
+    names = ("updates", "audited", "violations", "pot_checked", "pot_violations")
+    exact: dict[str, list[float]] = {}
+    counts: dict[str, list[list[int]]] = {}
+    rows = () if table is None else table.columns("cell", "exact_return", *names)
+    for line, (cell, value, *numbers) in rows:
+        try:
+            exact.setdefault(cell, []).append(float(value))
+            counts.setdefault(cell, []).append([int(text) for text in numbers])
+        except ValueError as error:
+            raise ValueError(f"{AUDITS}, line {line}: {error}") from error
+    return {
+        cell: CellAudit(
+            exact_return=fmean(values),
+            lowest_exact_return=min(values),
+            **dict(zip(names, map(sum, zip(*counts[cell], strict=True)), strict=True)),
+        )
+        for cell, values in exact.items()
+    }
