@@ -55,6 +55,7 @@ def _several(name: str, count: int, *, normalised: bool = False) -> Callable[[],
 PENDULUM = _env("Pendulum-v1", max_episode_steps=40)  # cut off within a rollout
 CAR = _env("MountainCarContinuous-v0")
 CART, MATCH = _env("CartPole-v1"), _env("ottrpo/Match-v0")
+CLIFF = _env("CliffWalking-v1")
 REACH = _env("ottrpo/Reach-v0", low=-2.0, high=1.0)
 HOPPER, CHEETAH = _env("Hopper-v5"), _env("HalfCheetah-v5")
 
@@ -138,10 +139,13 @@ CASES: dict[str, Case] = {
     "PPO": _deep(PENDULUM, PPO, normalize_obs=True, normalize_reward=True),
     "TRPO": Case(TRPO, CART, {"n_steps": 64, "batch_size": 32, "policy_kwargs": NETS}, 192),
     "A2C": Case(A2C, PENDULUM, {"n_steps": 8, "n_envs": 1, "policy_kwargs": NETS}, 96),
-    "TabularOTTRPO": Case(TabularOTTRPO, MATCH, {"steps_per_update": 500}, 2000),
-    "TabularOTTRPO, cliff": Case(TabularOTTRPO, _env("CliffWalking-v1"), {"radius": 0.05}, 2000),
-    "WPO": Case(WPO, _env("CliffWalking-v1"), {"radius": 0.05}, 2000),
-    "WPO, ties move": Case(WPO, MATCH, {"tie": "move", "steps_per_update": 500}, 2000),
+    "TabularOTTRPO": Case(TabularOTTRPO, MATCH, {"estimator": "td", "steps_per_update": 500}, 2000),
+    "TabularOTTRPO, cliff": Case(TabularOTTRPO, CLIFF, {"estimator": "td", "radius": 0.05}, 2000),
+    "TabularOTTRPO, model": Case(TabularOTTRPO, CLIFF, {}, 20_000),
+    "WPO": Case(WPO, CLIFF, {"estimator": "td", "radius": 0.05}, 2000),
+    "WPO, ties move": Case(
+        WPO, MATCH, {"estimator": "td", "tie": "move", "steps_per_update": 500}, 2000
+    ),
 }
 
 

@@ -244,7 +244,7 @@ def test_exact_estimates_need_a_table():
         ({"sweeps": 0}, "sweeps must be at least 1"),
         ({"target": "q"}, "target must be one of sarsa, expected, max; got 'q'"),
         ({"direction": "up"}, "direction must be one of"),
-        ({"estimator": "gae"}, "estimator must be one of td, mc, exact"),
+        ({"estimator": "gae"}, "estimator must be one of model, td, mc, exact"),
         ({"occupancy": "all"}, "occupancy must be one of"),
         ({"normalise_returns": True}, "normalise_returns needs estimator 'mc'"),
         ({"initial_q": float("nan")}, "initial_q must be finite"),

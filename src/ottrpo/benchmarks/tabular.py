@@ -38,7 +38,7 @@ ACTIONS = (2, 4, 8, 16, 32, 64, 128, 256)
 def train_by_loop(
     environment: str, steps: int, seed: int, discount: float, radius: float, steps_per_update: int
 ) -> Floats:
-    """`TabularOTTRPO` with its default estimator as a loop over ``env.step``; returns the policy.
+    """`TabularOTTRPO` with temporal differences as a loop over ``env.step``; returns the policy.
 
     Written with plain lists, which such loops are fastest with, and with the agent's own random
     streams, so that it must arrive at the same policy.
@@ -80,7 +80,8 @@ def compare_training(environment: str, steps: int) -> Row:
     settings: dict[str, Any] = {"discount": 0.99, "radius": 0.02, **ENVIRONMENTS[environment]}
 
     def ours() -> Floats:
-        return TabularOTTRPO(environment, seed=0, **settings).learn(steps).policy_sa
+        agent = TabularOTTRPO(environment, seed=0, estimator="td", **settings)
+        return agent.learn(steps).policy_sa
 
     def loop() -> Floats:
         return train_by_loop(environment, steps, 0, **settings)
@@ -107,7 +108,8 @@ def many_seeds(seeds: int, steps: int, random_steps: int) -> Row:
 
     def train() -> None:
         for seed in range(seeds):
-            TabularOTTRPO("Taxi-v4", seed=seed, **ENVIRONMENTS["Taxi-v4"]).learn(steps)
+            settings: dict[str, Any] = {"estimator": "td", **ENVIRONMENTS["Taxi-v4"]}
+            TabularOTTRPO("Taxi-v4", seed=seed, **settings).learn(steps)
 
     ours, _ = timed(train)
     theirs = half + _random_policy(random_steps - random_steps // 2)

@@ -106,6 +106,9 @@ CATALOGUE: tuple[Entry, ...] = (
         difference=_MUJOCO,
     ),
 )
+# Environments of our own, registered when the first of them is made; those drawn by number.
+OWN, DRAWN = "ottrpo/", "ottrpo/Random"
+OWN_MODULES = ("ottrpo.envs.toys", "ottrpo.envs.random_tables")
 _BY_ID = {name: entry for entry in CATALOGUE for name in (entry.env_id, *entry.retired_ids)}
 
 
@@ -141,6 +144,10 @@ def optimum(env_id: str) -> float | None:
     >>> optimum("Taxi-v3")
     7.93
     """
+    if env_id.startswith(DRAWN):
+        from ottrpo.tabular import as_problem, planning
+
+        return planning.best_capped_return(planning.known_table(as_problem(env_id)))
     entry = _BY_ID.get(env_id)
     return None if entry is None else entry.optimum
 
@@ -198,6 +205,9 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     Raises:
         ValueError: if Gymnasium does not know the environment or can't build it.
     """
+    if env_id.startswith(OWN):
+        for module in OWN_MODULES:
+            import_module(module)
     entry = _BY_ID.get(env_id)
     if entry is not None and entry.max_episode_steps is not None:
         kwargs.setdefault("max_episode_steps", entry.max_episode_steps)

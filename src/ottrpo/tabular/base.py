@@ -1,7 +1,6 @@
 """What the tabular agents share: playing, estimating, accounting, saving."""
 
 import inspect
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,11 +24,12 @@ from ottrpo.core.checks import (
 from ottrpo.persistence import bundle
 from ottrpo.persistence.snapshot import Snapshot
 
+from . import planning
 from .environments import as_problem, environment_from_spec, environment_spec
-from .estimators import Estimates, estimate_occupancy, known_table
-from .mdp import FiniteMDP
+from .estimators import Estimates, estimate_occupancy
+from .model import EmpiricalModel
 from .problem import Problem, Simulator, Trajectories, require_finite, within_mask
-from .progress import Progress
+from .progress import Progress, say_endless
 from .settings import TabularSettings
 
 Callback = Callable[[Any], bool | None]
@@ -93,7 +93,7 @@ class TabularAgent(Snapshot):
         )
         self.seed = int(seed)
         if "exact" in (self.settings.estimator, self.settings.occupancy):
-            known_table(self.problem)
+            planning.known_table(self.problem)
         self._environment = environment_spec(env)
         self._simulator = self.problem.simulator(self.seed, masks=self.settings.masks)
         self._update_rng = _stream(self.seed, UPDATE_STREAM)
@@ -101,10 +101,13 @@ class TabularAgent(Snapshot):
         n_states, n_actions = self.problem.n_states, self.problem.n_actions
         # a cost of the wrong size is refused now, not after the first batch
         self._cost = self.settings.cost
-        self._cost.matrix(n_actions, n_states if self._cost.depends_on_state else None)
-        self._everything_sa = np.ones((n_states, n_actions), dtype=np.bool_)
+        self._typical_cost = self.settings.typical_cost(n_states, n_actions)
+        self._shape = n_states, n_actions
+        self._everything_sa = np.ones(self._shape, dtype=np.bool_)
         self.policy_sa = self._first_policy(initial_policy)
-        self.estimates = Estimates.unknown((n_states, n_actions), self.settings.initial_q)
+        self.estimates = Estimates.unknown(
+            self._shape, self.settings.initial_q, by_model=self.settings.by_model
+        )
         self.num_timesteps = 0
         self.num_episodes = 0
         self.num_updates = 0
@@ -146,7 +149,7 @@ class TabularAgent(Snapshot):
                 if not self._after_update():
                     break
         if self._ended_by_task == ended_before:
-            _say_endless(self.problem, self.num_episodes - episodes_before)
+            say_endless(self.problem, self.num_episodes - episodes_before)
         return self
 
     def predict(
@@ -223,6 +226,8 @@ class TabularAgent(Snapshot):
             "q": self.estimates.q_sa,
             "count": self.estimates.count_sa,
         }
+        if self.estimates.model is not None:
+            arrays |= self.estimates.model.to_arrays()
         if self._simulator.allowed_sa is not None:
             arrays["allowed"] = self._simulator.allowed_sa
         data = {
@@ -299,32 +304,37 @@ class TabularAgent(Snapshot):
     def _iterate(self, end: int) -> None:
         """One round of Algorithm 1: play, estimate, solve the dual, move the policy."""
         settings = self.settings
-        radius = settings.radius_at(max(0.0, 1.0 - self.num_timesteps / end))
+        remaining = max(0.0, 1.0 - self.num_timesteps / end)
+        radius = settings.radius_at(remaining, self._typical_cost)
         batch = self._simulator.rollout(
             self.policy_sa,
             settings.episodes_per_update,
-            min(settings.steps_per_update, end - self.num_timesteps),
+            min(settings.steps_until_update(end), end - self.num_timesteps),
         )
         if self._simulator.allowed_sa is not None:  # stepping may have revealed new masks
             self.policy_sa = within_mask(self.policy_sa, self._simulator.allowed_sa)
-        q_sa = self._estimate(batch)
-        occupancy_s = estimate_occupancy(settings, self.problem, batch, self.policy_sa)
+        q_sa = self._estimate(batch, max(0.0, remaining - batch.steps / end))
+        occupancy_s = estimate_occupancy(
+            settings, self.problem, batch, self.policy_sa, self.estimates.visits_s
+        )
         # a copy: Q goes on changing, while an improvement stays what it was
         improvement = self._improve(occupancy_s, q_sa.copy(), radius)
         self.policy_sa = improvement.policy_sa
         self._account(batch, improvement, radius)
 
-    def _estimate(self, batch: Trajectories) -> Floats:
+    def _estimate(self, batch: Trajectories, remaining: float) -> Floats:
         """Step 3; if numbers are lost the tables are as they were before."""
         require_finite(self.problem.name, "reward", batch.reward_t, self.num_timesteps)
-        before = self.estimates.q_sa.copy(), self.estimates.count_sa.copy()
-        q_sa = self.estimates.update(
-            self.settings, self.problem, batch, self.policy_sa, self._allowed()
+        estimates = self.estimates
+        before = estimates.q_sa.copy(), estimates.count_sa.copy(), estimates.model
+        optimism = self.settings.optimism_at(remaining)
+        q_sa = estimates.update(
+            self.settings, self.problem, batch, self.policy_sa, self._allowed(), optimism
         )
         try:
             require_finite(self.problem.name, "value Q(s, a)", q_sa, self.num_timesteps)
         except NonFiniteError:
-            self.estimates.q_sa[:], self.estimates.count_sa[:] = before
+            estimates.q_sa[:], estimates.count_sa[:], estimates.model = before
             raise
         return q_sa
 
@@ -364,14 +374,17 @@ class TabularAgent(Snapshot):
         return within_mask(policy_sa, allowed_sa)
 
     def _require_shape(self, name: str, table: Floats) -> None:
-        shape = (self.problem.n_states, self.problem.n_actions)
-        require(table.shape == shape, f"{name} must have shape {shape}, got {table.shape}")
+        require(
+            table.shape == self._shape, f"{name} must have shape {self._shape}, got {table.shape}"
+        )
 
     def _restore(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         self.set_parameters({name: arrays[name] for name in ("policy", "q")})
         count_sa = non_negative("count", arrays["count"], ndim=2)
         self._require_shape("count", count_sa)
         self.estimates.count_sa[:] = count_sa
+        if self.estimates.model is not None:
+            self.estimates.model = EmpiricalModel.from_arrays(self._shape, arrays)
         if self._simulator.allowed_sa is not None and "allowed" in arrays:
             self._require_shape("allowed", arrays["allowed"])
             self._simulator.allowed_sa[:] = arrays["allowed"]
@@ -385,22 +398,3 @@ class TabularAgent(Snapshot):
 
 def _stream(seed: int, purpose: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence([seed, purpose]))
-
-
-def _say_endless(problem: Problem, episodes: int) -> None:
-    """Warn that no episode ended by the task itself, where episodes are meant to end."""
-    if isinstance(problem, FiniteMDP):
-        if not problem.terminal_o.any():
-            return  # an endless task: the cap is its horizon
-        reason = (
-            "a terminal state can be reached, train longer"
-            if problem.reaches_an_end()
-            else "no terminal state can be reached from a start state"
-        )
-    else:
-        reason = "can the goal be reached?"
-    warnings.warn(
-        f"all {episodes} episodes of {problem.name} stopped at the cap of {problem.step_cap} "
-        f"steps, none ended by itself: {reason}",
-        stacklevel=3,
-    )

@@ -9,10 +9,10 @@ from typing import final
 
 import numpy as np
 
-from ottrpo.core.checks import Bools, Floats, require
+from ottrpo.core.checks import Bools, Floats
 
 from . import kernels, planning
-from .mdp import FiniteMDP
+from .model import EmpiricalModel
 from .problem import Problem, Trajectories
 from .settings import EstimationSettings
 
@@ -24,15 +24,27 @@ Z_SCORE_OFFSET = 1e-6
 @final
 @dataclass(eq=False)
 class Estimates:
-    """Q and how often each pair was updated; what an agent carries between updates."""
+    """What an agent carries between updates.
+
+    Attributes:
+        q_sa: Q.
+        count_sa: how often each pair was updated, or tried where there is a model.
+        model: of all steps so far; None if the estimator makes none.
+        visits_s: what the model expects of an episode; of the last update, not carried on.
+    """
 
     q_sa: Floats
     count_sa: Floats
+    model: EmpiricalModel | None = None
+    visits_s: Floats | None = None
 
     @classmethod
-    def unknown(cls, shape: tuple[int, int], initial_q: float) -> "Estimates":
+    def unknown(
+        cls, shape: tuple[int, int], initial_q: float, *, by_model: bool = False
+    ) -> "Estimates":
         """Nothing known yet."""
-        return cls(np.full(shape, float(initial_q)), np.zeros(shape))
+        model = EmpiricalModel(*shape) if by_model else None
+        return cls(np.full(shape, float(initial_q)), np.zeros(shape), model)
 
     def update(
         self,
@@ -41,14 +53,22 @@ class Estimates:
         batch: Trajectories,
         policy_sa: Floats,
         allowed_sa: Bools,
+        optimism: float = 0.0,
     ) -> Floats:
         """Learn from a batch, in place, and return Q."""
+        if self.model is not None:
+            self.model = self.model.plus(batch)
+            self.visits_s, self.q_sa[:] = self.model.evaluate(
+                policy_sa, problem.step_cap, settings.gamma, optimism
+            )
+            self.count_sa[:] = self.model.visits()
+            return self.q_sa
         if not settings.keep_q:
             self.q_sa[:] = settings.initial_q
             self.count_sa[:] = 0.0
         if settings.estimator == "exact":
             self.q_sa[:] = planning.evaluate_policy(
-                known_table(problem), policy_sa, settings.discount
+                planning.known_table(problem), policy_sa, settings.gamma
             ).q_sa
         elif settings.estimator == "mc":
             self._towards_mean_returns(settings, batch, policy_sa)
@@ -59,7 +79,7 @@ class Estimates:
                 batch.columns,
                 policy_sa,
                 allowed_sa,
-                settings.discount,
+                settings.gamma,
                 settings.learning_rate,
                 settings.learning_rate_decay,
                 _TARGET[settings.target],
@@ -74,7 +94,7 @@ class Estimates:
     ) -> None:
         return_t = np.empty(batch.steps)
         value_s = settings.bootstrap_at_cap * (policy_sa * self.q_sa).sum(axis=1)
-        kernels.discounted_returns(batch.columns, value_s, settings.discount, return_t)
+        kernels.discounted_returns(batch.columns, value_s, settings.gamma, return_t)
         if settings.normalise_returns:
             return_t = (return_t - return_t.mean()) / (return_t.std() + Z_SCORE_OFFSET)
         n_states, n_actions = self.q_sa.shape
@@ -90,25 +110,31 @@ class Estimates:
 
 
 def estimate_occupancy(
-    settings: EstimationSettings, problem: Problem, batch: Trajectories, policy_sa: Floats
+    settings: EstimationSettings,
+    problem: Problem,
+    batch: Trajectories,
+    policy_sa: Floats,
+    visits_s: Floats | None = None,
 ) -> Floats:
-    """ρ_s, the weight of each state in the trust-region problem."""
-    if settings.occupancy == "exact":
-        occupancy_s = planning.exact_occupancy(known_table(problem), policy_sa, settings.discount)
+    """ρ_s, the weight of each state in the trust-region problem.
+
+    Args:
+        settings: which one.
+        problem: the problem.
+        batch: the episodes just played.
+        policy_sa: the policy they were played with.
+        visits_s: what the model expects of an episode, if there is one.
+    """
+    if settings.occupancy == "model" and visits_s is not None:
+        occupancy_s = visits_s
+    elif settings.occupancy == "exact":
+        occupancy_s = planning.exact_occupancy(
+            planning.known_table(problem), policy_sa, settings.gamma
+        )
     else:
         occupancy_s = np.zeros(problem.n_states)
-        decay = settings.discount if settings.occupancy == "discounted" else 1.0
+        decay = settings.gamma if settings.occupancy == "discounted" else 1.0
         kernels.visit_weights(batch.columns, decay, occupancy_s)
         if not settings.normalise_occupancy:
             occupancy_s /= batch.episodes
     return occupancy_s / occupancy_s.sum() if settings.normalise_occupancy else occupancy_s
-
-
-def known_table(problem: Problem) -> FiniteMDP:
-    """The problem as an MDP whose table the exact methods can use."""
-    require(
-        isinstance(problem, FiniteMDP) and problem.fully_observed,
-        f"exact estimates need a known transition table of fully observed states; {problem.name} "
-        "has none: use estimator 'td' or 'mc' and occupancy 'visits' or 'discounted'",
-    )
-    return problem  # type: ignore[return-value]  # checked above

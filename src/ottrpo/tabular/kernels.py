@@ -217,3 +217,61 @@ def visit_weights(batch: Array, discount: float, occupancy_s: Array) -> None:
     for t in range(len(state_t)):
         occupancy_s[state_t[t]] += weight
         weight = weight * discount if ending_t[t] == RUNNING else 1.0
+
+
+@_compiled
+def values_to_go(model: Array, unknown_h: Array, policy_sa: Array) -> Array:
+    """V_h(s): what the policy is worth with h = 0, 1, ... steps to go.
+
+    Args:
+        model: (offset, next, chance, reward, doubt), the tables of `EmpiricalModel.evaluate`.
+        unknown_h: what a pair is worth as far as it is in doubt.
+        policy_sa: the policy.
+    """
+    offset_r, next_o, chance_o, reward_r, doubt_r = model
+    n_states, n_actions = policy_sa.shape
+    value_hs = np.zeros((len(unknown_h), n_states))
+    for h in range(1, len(unknown_h)):
+        for s in range(n_states):
+            for a in range(n_actions):
+                row = s * n_actions + a
+                if policy_sa[s, a] > 0.0:
+                    q = reward_r[row]
+                    for o in range(offset_r[row], offset_r[row + 1]):
+                        q += chance_o[o] * value_hs[h - 1, next_o[o]]
+                    q += doubt_r[row] * (unknown_h[h] - q)
+                    value_hs[h, s] += policy_sa[s, a] * q
+    return value_hs
+
+
+@_compiled
+def weigh(
+    model: Array, unknown_h: Array, policy_sa: Array, value_hs: Array, start_s: Array
+) -> tuple[Array, Array]:
+    """Expected visits of each state in an episode, and the mean of Q over them.
+
+    Where doubt came true the episode is over: nothing is known of what follows.
+    """
+    offset_r, next_o, chance_o, reward_r, doubt_r = model
+    n_states, n_actions = policy_sa.shape
+    occupancy_s, q_sa = np.zeros(n_states), np.zeros((n_states, n_actions))
+    here_s = start_s.copy()
+    for h in range(len(unknown_h) - 1, 0, -1):
+        there_s = np.zeros(n_states)
+        for s in range(n_states):
+            if here_s[s] > 0.0:
+                occupancy_s[s] += here_s[s]
+                for a in range(n_actions):
+                    row = s * n_actions + a
+                    mass = here_s[s] * policy_sa[s, a] * (1.0 - doubt_r[row])
+                    q = reward_r[row]
+                    for o in range(offset_r[row], offset_r[row + 1]):
+                        q += chance_o[o] * value_hs[h - 1, next_o[o]]
+                        there_s[next_o[o]] += mass * chance_o[o]
+                    q += doubt_r[row] * (unknown_h[h] - q)
+                    q_sa[s, a] += here_s[s] * q
+        here_s = there_s
+    for s in range(n_states):
+        if occupancy_s[s] > 0.0:
+            q_sa[s] /= occupancy_s[s]
+    return occupancy_s, q_sa

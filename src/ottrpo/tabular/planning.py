@@ -15,6 +15,7 @@ from scipy.sparse import linalg
 from ottrpo.core.checks import Floats, distributions, require
 
 from .mdp import FiniteMDP
+from .problem import Problem
 
 # Improvements below this, relative to the largest reward, are rounding of the linear solver.
 POLICY_ITERATION_RTOL = 1e-10
@@ -41,6 +42,16 @@ class PolicyValue:
     def advantage_sa(self) -> Floats:
         """A(s, a) = Q(s, a) − V(s)."""
         return self.q_sa - self.value_s[:, None]
+
+
+def known_table(problem: Problem) -> FiniteMDP:
+    """The problem as an MDP whose table the exact methods can use."""
+    require(
+        isinstance(problem, FiniteMDP) and problem.fully_observed,
+        f"exact estimates need a known transition table of fully observed states; {problem.name} "
+        "has none: use estimator 'td' or 'mc' and occupancy 'visits' or 'discounted'",
+    )
+    return problem  # type: ignore[return-value]  # checked above
 
 
 def transition_matrix(mdp: FiniteMDP) -> Any:

@@ -1,10 +1,14 @@
-"""The progress bar of a training run."""
+"""How far a training run is, and whether its episodes ever end."""
 
+import warnings
 from types import TracebackType
 from typing import Self, final
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
+
+from .mdp import FiniteMDP
+from .problem import Problem
 
 
 @final
@@ -42,3 +46,22 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+def say_endless(problem: Problem, episodes: int) -> None:
+    """Warn that no episode ended by the task itself, where episodes are meant to end."""
+    if isinstance(problem, FiniteMDP):
+        if not problem.terminal_o.any():
+            return  # an endless task: the cap is its horizon
+        reason = (
+            "a terminal state can be reached, train longer"
+            if problem.reaches_an_end()
+            else "no terminal state can be reached from a start state"
+        )
+    else:
+        reason = "can the goal be reached?"
+    warnings.warn(
+        f"all {episodes} episodes of {problem.name} stopped at the cap of {problem.step_cap} "
+        f"steps, none ended by itself: {reason}",
+        stacklevel=3,
+    )

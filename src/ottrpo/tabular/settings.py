@@ -9,17 +9,36 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, final, get_args
 
+import numpy as np
+
 from ottrpo.core import Binary, Cost
 from ottrpo.core.checks import positive_number, require, require_one_of
 from ottrpo.core.cost_data import cost_from_data, cost_to_data
 
-Estimator = Literal["td", "mc", "exact"]
+Estimator = Literal["model", "td", "mc", "exact"]
 Target = Literal["sarsa", "expected", "max"]
 Direction = Literal["forward", "backward"]
-Occupancy = Literal["visits", "discounted", "exact"]
+Occupancy = Literal["model", "visits", "discounted", "exact"]
 Tie = Literal["lowest", "stay", "move"]
 Multiplier = Literal["exact", "scalar", "original"]
 Schedule = Callable[[float], float]
+
+# Settings of the other estimators.
+WITHOUT_MODEL = (
+    "target",
+    "keep_q",
+    "initial_q",
+    "learning_rate",
+    "learning_rate_decay",
+    "sweeps",
+    "direction",
+    "bootstrap_at_cap",
+)
+# The share of training after which nothing is tried for the sake of trying.
+EXPLORING = 0.8
+# Updates in a training, unless their size is given.
+UPDATES = 250
+PLAIN_STEPS_PER_UPDATE = 4_000
 
 
 @final
@@ -41,14 +60,23 @@ class LinearSchedule:
         return self.end + progress_remaining * (self.start - self.end)
 
 
+# The radius that follows from the problem, in mean costs of a move: large while little is known,
+# and small in the end, so that the policy settles.
+MODEL_RADIUS, PLAIN_RADIUS = LinearSchedule(0.3, 0.003), LinearSchedule(0.02, 0.02)
+
+
 @dataclass(frozen=True, kw_only=True)
 class EstimationSettings:
     """How Q and the occupancy are estimated from whole episodes of the current policy.
 
     Attributes:
-        discount: γ.
-        estimator: ``td`` (the paper's), ``mc`` (mean of the returns that followed each pair) or
-            ``exact`` (policy evaluation; needs a known transition table).
+        discount: γ. By default 1 with ``model``, whose horizon is the step cap, and 0.99 else.
+        estimator: ``model`` (exact evaluation under the counts of all steps ever taken), ``td``
+            (the paper's), ``mc`` (mean of the returns that followed each pair) or ``exact``
+            (policy evaluation; needs a known transition table). By default ``model``, or ``td``
+            where a setting is given that has no meaning for a model.
+        optimism: with ``model``, visits in favour of every pair, that count less and less until
+            four fifths of training are over. 0 never tries what was never tried.
         target: what stands for the value of the next state in a TD target: Q of the action taken
             there (``sarsa``, the paper's formula), the policy's mean (``expected``) or the
             maximum (``max``).
@@ -62,12 +90,15 @@ class EstimationSettings:
         bootstrap_at_cap: whether an episode that the step cap cut short is valued as if it went
             on. False treats the cut as the end of the task.
         normalise_returns: z-score the returns of each batch (``mc`` only).
-        occupancy: ``visits`` (each counts 1), ``discounted`` (γᵗ) or ``exact`` (known table).
+        occupancy: ``model`` (expected under the counts; needs that estimator, and is its default),
+            ``visits`` (each counts 1, the default else), ``discounted`` (γᵗ) or ``exact`` (known
+            table).
         normalise_occupancy: whether the occupancy sums to one; if not, it is a mean per episode.
     """
 
-    discount: float = 0.99
-    estimator: Estimator = "td"
+    discount: float | None = None
+    estimator: Estimator | None = None
+    optimism: float = 10.0
     target: Target = "max"
     keep_q: bool = True
     initial_q: float = 0.0
@@ -77,11 +108,23 @@ class EstimationSettings:
     direction: Direction = "backward"
     bootstrap_at_cap: bool = True
     normalise_returns: bool = False
-    occupancy: Occupancy = "visits"
+    occupancy: Occupancy | None = None
     normalise_occupancy: bool = True
 
     def __post_init__(self) -> None:
-        require(0 <= self.discount <= 1, f"discount must lie in [0, 1], got {self.discount}")
+        beyond_model = [name for name in WITHOUT_MODEL if self._is_given(name)]
+        if self.estimator is None:
+            object.__setattr__(self, "estimator", "td" if beyond_model else "model")
+        _one_of("estimator", self.estimator, get_args(Estimator))
+        if self.discount is None:
+            object.__setattr__(self, "discount", 1.0 if self.by_model else 0.99)
+        if self.occupancy is None:
+            object.__setattr__(self, "occupancy", "model" if self.by_model else "visits")
+        require(0 <= self.gamma <= 1, f"discount must lie in [0, 1], got {self.discount}")
+        require(
+            math.isfinite(self.optimism) and self.optimism >= 0,
+            f"optimism must not be negative, got {self.optimism}",
+        )
         require(
             0 < self.learning_rate <= 1,
             f"learning_rate must lie in (0, 1], got {self.learning_rate}",
@@ -92,7 +135,6 @@ class EstimationSettings:
         )
         require(math.isfinite(self.initial_q), f"initial_q must be finite, got {self.initial_q}")
         require(self.sweeps >= 1, f"sweeps must be at least 1, got {self.sweeps}")
-        _one_of("estimator", self.estimator, get_args(Estimator))
         _one_of("target", self.target, get_args(Target))
         _one_of("direction", self.direction, get_args(Direction))
         _one_of("occupancy", self.occupancy, get_args(Occupancy))
@@ -100,6 +142,27 @@ class EstimationSettings:
             self.estimator == "mc" or not self.normalise_returns,
             f"normalise_returns needs estimator 'mc', got estimator {self.estimator!r}",
         )
+        require(
+            self.by_model or self.occupancy != "model",
+            f"occupancy 'model' needs estimator 'model', got estimator {self.estimator!r}",
+        )
+        unmeant = beyond_model if self.by_model else ["optimism"] * self._is_given("optimism")
+        require(
+            not unmeant, f"{', '.join(unmeant)} has no meaning for estimator {self.estimator!r}"
+        )
+
+    def _is_given(self, name: str) -> bool:
+        return bool(getattr(self, name) != type(self).__dataclass_fields__[name].default)
+
+    @property
+    def by_model(self) -> bool:
+        """Whether the estimates are those of an empirical model."""
+        return self.estimator == "model"
+
+    @property
+    def gamma(self) -> float:
+        """The discount, which is known once the estimator is."""
+        return 1.0 if self.discount is None else self.discount
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,30 +171,34 @@ class TabularSettings(EstimationSettings):
 
     Attributes:
         radius: ε, a positive number or a schedule (a function of the share of training that
-            remains, or ``{"start": ..., "end": ...}`` for a straight line).
+            remains, or ``{"start": ..., "end": ...}`` for a straight line). By default it follows
+            from the cost: with ``model`` from 0.3 to 0.003 times the mean cost of a move, in a
+            straight line, and 0.02 times else.
         cost: of moving probability between actions; a cost of `ottrpo.core` or its plain data.
         episodes_per_update: whole episodes to play, at least, before each update.
-        steps_per_update: steps to play, at least, before each update; episodes are finished.
+        steps_per_update: steps to play, at least, before each update; episodes are finished. By
+            default a 250th of the training with ``model``, and 4,000 else.
         masks: whether to obey the environment's ``action_mask``.
         step_cap: steps after which an episode is truncated; None keeps the environment's limit,
             or the catalogue's where it has none.
     """
 
-    radius: float | Schedule = 0.02
+    radius: float | Schedule | None = None
     cost: Cost = field(default_factory=Binary)
     episodes_per_update: int = 1
-    steps_per_update: int = 4_000
+    steps_per_update: int | None = None
     masks: bool = False
     step_cap: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "cost", cost_from_data(self.cost))
-        object.__setattr__(self, "radius", _radius(self.radius))
+        if self.radius is not None:
+            object.__setattr__(self, "radius", _radius(self.radius))
         _at_least_one("episodes_per_update", self.episodes_per_update)
-        _at_least_one("steps_per_update", self.steps_per_update)
-        if self.step_cap is not None:
-            _at_least_one("step_cap", self.step_cap)
+        for name in ("steps_per_update", "step_cap"):
+            if getattr(self, name) is not None:
+                _at_least_one(name, getattr(self, name))
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
@@ -151,11 +218,35 @@ class TabularSettings(EstimationSettings):
             del values["radius"]
         return values
 
-    def radius_at(self, progress_remaining: float) -> float:
-        """ε when this share of training remains."""
+    def radius_at(self, progress_remaining: float, typical_cost: float) -> float:
+        """ε when this share of training remains.
+
+        Args:
+            progress_remaining: 1 at first, 0 at last.
+            typical_cost: the mean cost of moving from one action to another.
+        """
+        if self.radius is None:
+            schedule = MODEL_RADIUS if self.by_model else PLAIN_RADIUS
+            return typical_cost * schedule(progress_remaining)
         if callable(self.radius):
             return positive_number("the radius schedule's value", self.radius(progress_remaining))
         return self.radius
+
+    def typical_cost(self, n_states: int, n_actions: int) -> float:
+        """The mean cost of moving from one action to another; 1 where there is nothing to pay."""
+        cost = self.cost.matrix(n_actions, n_states if self.cost.depends_on_state else None)
+        moves = ~np.eye(n_actions, dtype=np.bool_)
+        return float(cost[..., moves].mean()) or 1.0 if moves.any() else 1.0
+
+    def steps_until_update(self, total_timesteps: int) -> int:
+        """Steps to play before each update of a training of so many."""
+        if self.steps_per_update is not None:
+            return self.steps_per_update
+        return max(1, total_timesteps // UPDATES) if self.by_model else PLAIN_STEPS_PER_UPDATE
+
+    def optimism_at(self, progress_remaining: float) -> float:
+        """Visits in favour of every pair when this share of training remains."""
+        return self.optimism * max(0.0, 1.0 - (1.0 - progress_remaining) / EXPLORING)
 
 
 @final
