@@ -11,7 +11,7 @@ from ottrpo.engine.advantage import AdvantageFit, AdvantageNetwork
 from ottrpo.engine.arrays import Generator, like, namespace, single
 from ottrpo.engine.estimate import Experience, explained_variance
 from ottrpo.engine.models import Model, Plan
-from ottrpo.engine.models.base import PolicyLoss
+from ottrpo.engine.models.base import Given, PolicyLoss
 from ottrpo.engine.networks import Networks
 from ottrpo.engine.schedules import SMALLEST_RADIUS, Now
 from ottrpo.engine.state import Learner, TrainState
@@ -120,7 +120,7 @@ class TrustRegion(Algorithm):
         unit = self.model.typical_cost(batch) if self.relative else 1.0
         radius = namespace(batch.flat).maximum(now.radius * unit, SMALLEST_RADIUS)
         network = AdvantageNetwork(state.learners["advantage"].networks) if self.learned else None
-        return self.model.plan(batch, advantage, radius, network, draws.plan)
+        return self.model.plan(Given(batch, advantage, radius, network, draws.plan))
 
     def move(
         self, state: TrainState, batch: Experience, plan: Plan, draws: Draws, now: Now

@@ -55,6 +55,28 @@ class Plan(NamedTuple):
     dual_gap: Array
 
 
+class Given(NamedTuple):
+    """What a plan is made from.
+
+    Attributes:
+        batch: the rollout.
+        advantage_r: of the actions that were taken.
+        radius: ε.
+        network: a learned advantage, if that is what is used.
+        draws: the random numbers that the model asked for.
+    """
+
+    batch: Experience
+    advantage_r: Array
+    radius: Array
+    network: AdvantageNetwork | None = None
+    draws: Any = None
+
+    def recorded(self, *names: str) -> tuple[Array, ...]:
+        """What the actor recorded, in the precision of the dual."""
+        return tuple(wide(self.batch.drawn[name]) for name in names)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Options:
     """What a model is told.
@@ -110,23 +132,8 @@ class Model(ABC):
         return None
 
     @abstractmethod
-    def plan(
-        self,
-        batch: Experience,
-        advantage_r: Array,
-        radius: Array,
-        network: AdvantageNetwork | None,
-        draws: Any,
-    ) -> Plan:
-        """Step 4: the dual problem of the model, solved, and where to go.
-
-        Args:
-            batch: the rollout.
-            advantage_r: of the actions that were taken.
-            radius: ε.
-            network: a learned advantage, if that is what is used.
-            draws: of `draw`.
-        """
+    def plan(self, given: Given) -> Plan:
+        """Step 4: the dual problem of the model, solved, and where to go."""
 
     @abstractmethod
     def loss(self) -> PolicyLoss:
@@ -236,8 +243,3 @@ def quadratic_metric(cost: Cost, size: int) -> Array | None:
         first, second = quadratic_metric(cost.first, size), quadratic_metric(cost.second, size)
         return None if first is None or second is None else first + second
     return None
-
-
-def recorded(batch: Experience, *names: str) -> tuple[Array, ...]:
-    """What the actor recorded, in the precision of the dual."""
-    return tuple(wide(batch.drawn[name]) for name in names)

@@ -10,13 +10,11 @@ import jax
 
 from ottrpo.core import Cost, DualProblem, DualSolution, solve_dual
 from ottrpo.core.traceable import solve_rows
-from ottrpo.engine.advantage import AdvantageNetwork
 from ottrpo.engine.arrays import Generator, namespace, on_host, sum_of
-from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.update import Batch
 
-from .base import GaussianModel, Options, Plan, PolicyLoss, recorded
+from .base import GaussianModel, Given, Options, Plan, PolicyLoss
 
 Array = Any
 # where a radius that binds nowhere is put, as a share of what the best plan would spend
@@ -86,16 +84,9 @@ class CandidatesModel(GaussianModel):
         loss = regularised_gaussian_advantage if ascends else towards_gaussian_targets
         return loss(self.options.cost, learn_std=self.options.learn_std)
 
-    def towards(
-        self,
-        batch: Experience,
-        gain_rk: Array,
-        candidate_rkd: Array,
-        noise_sjd: Array,
-        radius: Array,
-    ) -> Plan:
+    def towards(self, given: Given, gain_rk: Array, candidate_rkd: Array, noise_sjd: Array) -> Plan:
         """The plan whose rows are the sources j of the states s; candidate 0 is the source."""
-        state = self.state_rows(batch)
+        state = self.state_rows(given.batch)
         sources = noise_sjd.shape[1]
         state_r = None if not state else state["state"].repeat(sources, axis=0)[:, None]
         xp = namespace(gain_rk)
@@ -105,7 +96,7 @@ class CandidatesModel(GaussianModel):
             xp.full(rows, 1.0 / rows),
             gain_rk,
             xp.concatenate([xp.zeros((rows, 1)), moved_rk], axis=1),
-            radius,
+            given.radius,
             None,
             xp.zeros(rows, dtype=int),
         )
@@ -117,14 +108,12 @@ class PairModel(CandidatesModel):
 
     advantages = ("gae",)
 
-    def between(
-        self, batch: Experience, mean_rd: Array, target_rd: Array, gain_r: Array, radius: Array
-    ) -> Plan:
+    def between(self, given: Given, mean_rd: Array, target_rd: Array, gain_r: Array) -> Plan:
         """To stay at the mean gains nothing, to go to the target what is said."""
         xp = namespace(mean_rd)
         gain_rk = xp.stack([xp.zeros_like(gain_r), gain_r], axis=1)
         candidate_rkd = xp.stack([mean_rd, target_rd], axis=1)
-        return self.towards(batch, gain_rk, candidate_rkd, xp.zeros_like(mean_rd)[:, None], radius)
+        return self.towards(given, gain_rk, candidate_rkd, xp.zeros_like(mean_rd)[:, None])
 
 
 @final
@@ -133,17 +122,10 @@ class Sample(PairModel):
 
     name = "sample"
 
-    def plan(
-        self,
-        batch: Experience,
-        advantage_r: Array,
-        radius: Array,
-        network: AdvantageNetwork | None,
-        draws: Any,
-    ) -> Plan:
+    def plan(self, given: Given) -> Plan:
         """Two candidates: (paper, step 4, GAE)."""
-        mean, action = recorded(batch, "mean", "action")
-        return self.between(batch, mean, action, advantage_r, radius)
+        mean, action = given.recorded("mean", "action")
+        return self.between(given, mean, action, given.advantage_r)
 
 
 @final
@@ -156,19 +138,12 @@ class Antithetic(PairModel):
 
     name = "antithetic"
 
-    def plan(
-        self,
-        batch: Experience,
-        advantage_r: Array,
-        radius: Array,
-        network: AdvantageNetwork | None,
-        draws: Any,
-    ) -> Plan:
+    def plan(self, given: Given) -> Plan:
         """Two candidates, the better side of the mean."""
-        mean, action = recorded(batch, "mean", "action")
+        mean, action = given.recorded("mean", "action")
         xp = namespace(mean)
-        target = xp.where(advantage_r[:, None] >= 0, action, 2.0 * mean - action)
-        return self.between(batch, mean, target, xp.abs(advantage_r), radius)
+        target = xp.where(given.advantage_r[:, None] >= 0, action, 2.0 * mean - action)
+        return self.between(given, mean, target, xp.abs(given.advantage_r))
 
 
 class Draws(NamedTuple):
@@ -198,18 +173,12 @@ class Candidates(CandidatesModel):
         # the mean is the source with z = 0
         return Draws(source if self.options.n_sources else 0.0 * source, candidate)
 
-    def plan(
-        self,
-        batch: Experience,
-        advantage_r: Array,
-        radius: Array,
-        network: AdvantageNetwork | None,
-        draws: Any,
-    ) -> Plan:
+    def plan(self, given: Given) -> Plan:
         """N + 1 candidates for every source: itself first."""
+        batch, network, draws = given.batch, given.network, given.draws
         if network is None:
             raise TypeError("model 'candidates' needs a learned advantage")
-        mean, std = recorded(batch, "mean", "std")
+        mean, std = given.recorded("mean", "std")
         xp = namespace(mean)
         sources = draws.source.shape[1]
         source = mean[:, None] + std[:, None] * draws.source
@@ -219,7 +188,7 @@ class Candidates(CandidatesModel):
         stay = source.reshape(-1, 1, self.size), gain[:, :sources].reshape(-1, 1)
         move = (xp.repeat(array, sources, axis=0) for array in (candidate, gain[:, sources:]))
         offered, gain = (xp.concatenate(both, axis=1) for both in zip(stay, move, strict=True))
-        return self.towards(batch, gain, offered, draws.source, radius)
+        return self.towards(given, gain, offered, draws.source)
 
 
 def candidates_plan(

@@ -14,14 +14,13 @@ import numpy as np
 
 from ottrpo.core import Cost, TableCost, finite_problem, push_forward
 from ottrpo.core.problems import cost_table
-from ottrpo.engine.advantage import AdvantageNetwork
 from ottrpo.engine.arrays import like, namespace, on_host, put, wide
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.spaces import FORBIDDEN, FiniteActions
 from ottrpo.engine.update import Batch, Spent
 
-from .base import Model, Options, Plan, PolicyLoss
+from .base import Given, Model, Options, Plan, PolicyLoss
 from .candidates import Rows, solve_binding, summary
 
 Array = Any
@@ -59,36 +58,23 @@ class FiniteModel(Model):
         subscripts = "rfa,rfb,ab->" if cost.ndim == 2 else "rfa,rfb,rab->"
         return xp.einsum(subscripts, probability, probability, cost) / len(probability)
 
-    def plan(
-        self,
-        batch: Experience,
-        advantage_r: Array,
-        radius: Array,
-        network: AdvantageNetwork | None,
-        draws: Any,
-    ) -> Plan:
+    def plan(self, given: Given) -> Plan:
         """Gains of all actions, the dual, and the optimal policy of each state."""
-        probability, allowed = self.probabilities(batch)
-        gain = self.gain(batch, probability, advantage_r, network)
-        cost_sab = self._costs(batch)
+        probability, allowed = self.probabilities(given.batch)
+        gain = self.gain(given, probability)
+        cost_sab = self._costs(given.batch)
         if cost_sab.ndim == 3:
             cost_sab = cost_sab.repeat(self.options.actions.factors, axis=0)
         shrink = self.options.shrink
-        return finite_plan(probability, gain, allowed, cost_sab, radius, shrink=shrink)
+        return finite_plan(probability, gain, allowed, cost_sab, given.radius, shrink=shrink)
 
-    def gain(
-        self,
-        batch: Experience,
-        probability_rfk: Array,
-        advantage_r: Array,
-        network: AdvantageNetwork | None,
-    ) -> Array:
+    def gain(self, given: Given, probability_rfk: Array) -> Array:
         """What every label of every factor gains [r, f, k]: by default, of the one that was tried.
 
         Divided by the probability of having tried it, so that the expectation over the policy's
         own draws is the advantage of each choice.
         """
-        return sampled_gain(probability_rfk, batch.drawn["label"], advantage_r, unbiased=True)
+        return _of_the_tried(given, probability_rfk, unbiased=True)
 
     def probabilities(self, batch: Experience) -> tuple[Array, Array]:
         """The acting policy [r, f, k] and which labels it was allowed."""
@@ -120,15 +106,9 @@ class FiniteSample(FiniteModel):
     name = "sample"
     advantages = ("gae",)
 
-    def gain(
-        self,
-        batch: Experience,
-        probability_rfk: Array,
-        advantage_r: Array,
-        network: AdvantageNetwork | None,
-    ) -> Array:
+    def gain(self, given: Given, probability_rfk: Array) -> Array:
         """Not divided by its probability."""
-        return sampled_gain(probability_rfk, batch.drawn["label"], advantage_r, unbiased=False)
+        return _of_the_tried(given, probability_rfk, unbiased=False)
 
 
 @final
@@ -144,17 +124,12 @@ class FiniteCandidates(FiniteModel):
         if options.n_sources:
             raise ValueError(f"n_sources needs actions in a Box, got {options.actions}")
 
-    def gain(
-        self,
-        batch: Experience,
-        probability_rfk: Array,
-        advantage_r: Array,
-        network: AdvantageNetwork | None,
-    ) -> Array:
+    def gain(self, given: Given, probability_rfk: Array) -> Array:
         """As the network tells."""
-        if network is None:
+        if given.network is None:
             raise TypeError("model 'candidates' needs a learned advantage")
-        return network.table(batch.flat, batch.images).reshape(probability_rfk.shape)
+        table = given.network.table(given.batch.flat, given.batch.images)
+        return table.reshape(probability_rfk.shape)
 
 
 def finite_plan(
@@ -221,6 +196,11 @@ def _pushed(policy_sa: Array, maps: list[tuple[Array, Array]]) -> Array:
     shape, label = policy_sa.shape, jnp.arange(policy_sa.shape[1])
     plan_sab = sum(share * (to.reshape(shape)[..., None] == label) for to, share in maps)
     return jnp.einsum("sa,sab->sb", policy_sa, plan_sab)
+
+
+def _of_the_tried(given: Given, probability_rfk: Array, *, unbiased: bool) -> Array:
+    label_rf = given.batch.drawn["label"]
+    return sampled_gain(probability_rfk, label_rf, given.advantage_r, unbiased=unbiased)
 
 
 def sampled_gain(

@@ -6,13 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ottrpo.core.traceable import solve_linear
-from ottrpo.engine.advantage import AdvantageNetwork
 from ottrpo.engine.arrays import namespace
-from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.update import Batch
 
-from .base import GaussianModel, Options, Plan, PolicyLoss, recorded
+from .base import GaussianModel, Given, Options, Plan, PolicyLoss
 
 Array = Any
 # a slope says nothing of actions beyond two standard deviations: on average, 4 times their cost
@@ -40,22 +38,18 @@ class Linear(GaussianModel):
                 "knows its targets in closed form"
             )
 
-    def plan(
-        self,
-        batch: Experience,
-        advantage_r: Array,
-        radius: Array,
-        network: AdvantageNetwork | None,
-        draws: Any,
-    ) -> Plan:
+    def plan(self, given: Given) -> Plan:
         """Slopes, and where they lead within the radius, or within what was tried."""
-        mean, std, action = recorded(batch, "mean", "std", "action")
-        slope = None if network is None else network.slope(batch.flat, batch.images, mean)
+        batch, options, radius = given.batch, self.options, given.radius
+        mean, std, action = given.recorded("mean", "std", "action")
+        slope = None
+        if given.network is not None:
+            slope = given.network.slope(batch.flat, batch.images, mean)
         gradient = score_gradient(
-            mean, std, action, advantage_r, slope, learn_std=self.options.learn_std
+            mean, std, action, given.advantage_r, slope, learn_std=options.learn_std
         )
         reach = LINEAR_REACH * self.typical_cost(batch)
-        too_large = self.options.shrink & (reach > 0) & (reach < radius)
+        too_large = options.shrink & (reach > 0) & (reach < radius)
         within = namespace(mean).where(too_large, reach, radius)
         plan = linear_plan(mean, std, gradient, self.metric, within)
         return plan._replace(inactive=plan.inactive | too_large)
