@@ -15,6 +15,9 @@ from .forces import FORCE_FIELDS
 from .task import Array, Columns, Fields, Task
 
 _STATE = ("qpos", "qvel", "act", "ctrl", "time")
+# of episodes that ended: last observations, lengths, returns, what is said of the new ones
+Finished = tuple[Array, Array, Array, Columns]
+_NONE: Finished = (np.empty((0, 0)), np.empty(0, np.int64), np.empty(0), {})
 _WHOLE = mujoco.mjtState.mjSTATE_INTEGRATION
 
 
@@ -100,13 +103,14 @@ class Environments:
         if task.max_episode_steps is not None:
             truncated = self._length >= task.max_episode_steps
         ended = np.flatnonzero(terminated | truncated)
-        told = (reward, terminated, truncated, info, ended)
-        final, lengths, returns = observation[ended], self._length[ended], self._return.value(ended)
-        restart: Columns = {}
+        said = (reward, terminated, truncated, info, ended)
+        finished = _NONE
         if ended.size:
+            last = (observation[ended], self._length[ended], self._return.value(ended))
             observation[ended], restart = self._start(ended)
+            finished = (*last, restart)
         self._before = task.remember(s)
-        return Step(observation, *told, final, lengths, returns, restart)
+        return Step(observation, *said, *finished)
 
     def show(self, index: int) -> None:
         """Put the state of one environment into the task's own simulation, to look at it."""
