@@ -67,6 +67,13 @@ def test_an_environment_overrides_and_extension_lies_under(tmp_path):
     assert configuration_names(tmp_path) == ["default", "other"]
 
 
+def test_an_agent_without_files_has_its_own_defaults(tmp_path):
+    assert configuration_names(tmp_path / "nothing") == ["default"]
+    default = read_configuration(tmp_path / "nothing", "default")
+    assert (default.settings_for("E"), default.steps_for("E")) == ({}, None)
+    assert default.description
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

@@ -24,6 +24,7 @@ _PLAIN: dict[Any, tuple[tuple[type, ...], str]] = {
     float: ((int, float), "a number"),
     str: ((str,), "a word"),
 }
+DEFAULT = "default"
 _FILE_KEYS = ("description", "extends", "steps", "settings", "environments")
 
 
@@ -65,10 +66,10 @@ class Configuration:
     """A configuration file, with what it extends laid under it."""
 
     name: str
-    description: str
-    settings: Settings
-    steps: int | None
-    environments: Mapping[str, Settings]
+    description: str = "the agent's own defaults"
+    settings: Settings = field(default_factory=dict)
+    steps: int | None = None
+    environments: Mapping[str, Settings] = field(default_factory=dict)
 
     def settings_for(self, environment: str) -> Settings:
         """The settings on ``environment``, without the number of steps."""
@@ -92,9 +93,9 @@ def read_configuration(folder: Path, name: str) -> Configuration:
 
 
 def configuration_names(folder: Path) -> list[str]:
-    """The configurations in ``folder``; ``default`` comes first."""
-    names = sorted(path.stem for path in folder.glob("*.toml"))
-    return sorted(names, key=lambda name: name != "default")
+    """The configurations in ``folder``; ``default`` comes first, and needs no file."""
+    others = {path.stem for path in folder.glob("*.toml")} - {DEFAULT}
+    return [DEFAULT, *sorted(others)]
 
 
 def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> Settings:
@@ -166,6 +167,8 @@ def _read(folder: Path, name: str, seen: tuple[str, ...]) -> Configuration:
     require_one_of(name, configuration_names(folder), f"a configuration of {folder.name}")
     require(name not in seen, f"configurations extend each other in a circle: {(*seen, name)}")
     path = folder / f"{name}.toml"
+    if name == DEFAULT and not path.is_file():
+        return Configuration(name=name)
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:

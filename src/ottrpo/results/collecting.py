@@ -10,10 +10,9 @@ from typing import Any, final
 
 from ottrpo.core.checks import require
 
-from . import study_folder
 from .layout import AUDIT, AUDITS, MANIFEST, RUNS, cell_of, read_object
 from .run_directory import RunDirectory, same_settings
-from .study_folder import Rows, StudyFolder
+from .study_folder import Rows, StudyFolder, heal
 
 
 def collect(study: Mapping[str, Any], paths: Iterable[Path], folder: Path) -> list[str]:
@@ -29,17 +28,14 @@ def collect(study: Mapping[str, Any], paths: Iterable[Path], folder: Path) -> li
         ValueError: if what ``folder`` holds can't be read, was edited, or is of other settings.
         OSError: if the results can't be written; those that were there are left as they were.
     """
-    study_folder.heal(folder)
+    heal(folder)
     there = (folder / MANIFEST).is_file()
     held = StudyFolder.read(folder) if there else StudyFolder(folder)
     held.require_no_others()
     new, complaints = _read_runs(paths)
     for name, runs in new.items():
         _require_one_kind(name, runs, held)
-    tables = _tables(held, new)
-    cells = _cells(study["cells"], held, new)
-    if cells != held.cells or not study_folder.holds(held, tables):
-        study_folder.write(folder, _manifest(study, held, new) | {"cells": cells}, tables)
+    held.replace(_manifest(study, held, new), _tables(held, new))
     return complaints
 
 
@@ -201,6 +197,7 @@ def _manifest(
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return {
         **study,
+        "cells": _cells(study["cells"], held, new),
         "protocol": made[0]["protocol"] if made else held.manifest.get("protocol"),
         **{
             key: _agreed(held.manifest.get(key), [manifest.get(key) for manifest in made])

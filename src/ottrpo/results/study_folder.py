@@ -117,27 +117,22 @@ class StudyFolder:
         cells: Mapping[str, Any] = self.manifest["cells"]
         return cells
 
+    def replace(self, manifest: Mapping[str, Any], tables: Mapping[str, Rows]) -> None:
+        """Put the tables, and the manifest with their checksums, in the place of what is there.
 
-def write(folder: Path, manifest: Mapping[str, Any], tables: Mapping[str, Rows]) -> None:
-    """Put the tables and the manifest, with their checksums, in the place of what ``folder`` held.
+        Other files stay. If all cells and tables are those that are held, nothing is written.
 
-    Other files in it stay.
-
-    Raises:
-        OSError: if they can't be written; what was there is left as it was.
-    """
-    contents = {name: _csv_text(tables[name]).encode() for name in sorted(tables)}
-    sums = {name: checksum(content) for name, content in contents.items()}
-    text = json.dumps({**manifest, SUMS: sums}, indent=2) + "\n"
-    with _replacement(folder) as temporary:
-        for name, content in {**contents, MANIFEST: text.encode()}.items():
-            write_atomically(temporary / name, content)
-
-
-def holds(folder: StudyFolder, tables: Mapping[str, Rows]) -> bool:
-    """Whether ``folder`` has these very tables."""
-    sums = {name: checksum(_csv_text(rows).encode()) for name, rows in tables.items()}
-    return bool(folder.manifest.get(SUMS) == sums)
+        Raises:
+            OSError: if they can't be written; what was there is left as it was.
+        """
+        contents = {name: _csv_bytes(tables[name]) for name in sorted(tables)}
+        sums = {name: checksum(content) for name, content in contents.items()}
+        if (manifest["cells"], sums) == (self.cells, self.manifest[SUMS]):
+            return
+        text = json.dumps({**manifest, SUMS: sums}, indent=2) + "\n"
+        with _replacement(self.path) as temporary:
+            for name, content in {**contents, MANIFEST: text.encode()}.items():
+                write_atomically(temporary / name, content)
 
 
 def heal(folder: Path) -> None:
@@ -205,12 +200,12 @@ def _read_table(path: Path, expected: Any) -> bytes:
     return content
 
 
-def _csv_text(rows: Rows) -> str:
+def _csv_bytes(rows: Rows) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    return text.getvalue()
+    return text.getvalue().encode()
 
 
 def _aside(folder: Path) -> Path:
