@@ -1,9 +1,8 @@
 """The runs of a study as jobs, and what their directories tell about them."""
 
-import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, final
@@ -17,9 +16,10 @@ from ottrpo.results.layout import (
     log_of,
     run_path,
 )
-from ottrpo.results.run_directory import RunDirectory, last_records, same_settings
+from ottrpo.results.run_directory import RunDirectory, last_records
 
 from .registry import agent_by_key
+from .run import describes
 from .spec import RunSpec
 from .study import MAX_RUNS, Cell, Study, require_few
 
@@ -59,7 +59,7 @@ class Job:
             directory = RunDirectory.open(self.path)
         except ValueError:
             return "other"
-        if not _is_of(directory.manifest, self.spec):
+        if not describes(directory.manifest, self.spec):
             return "other"
         audited = not self.cell.audit or (self.path / AUDIT).is_file()
         return "finished" if directory.finished and audited else "unfinished"
@@ -164,15 +164,6 @@ def _named(cell: Cell, steps: int | None) -> RunSpec:
     if cell.audit and not agent_by_key(spec.agent_key).finite:
         raise ValueError(f"{cell.name}: only the tabular agents can be audited")
     return spec
-
-
-def _is_of(held: Mapping[str, Any], spec: RunSpec) -> bool:
-    """Whether a manifest is of ``spec``; settings that came into being since do not count."""
-    asked = json.loads(json.dumps(asdict(spec)))
-    if any(held.get(key) != value for key, value in asked.items()):
-        return False
-    resolved = json.loads(json.dumps(agent_by_key(spec.agent_key).resolve(spec.settings)))
-    return same_settings(held.get("resolved") or {}, resolved)
 
 
 def _size(path: Path) -> int:

@@ -1,5 +1,6 @@
 """Train one agent on one environment, measure it by protocol, and keep the run."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -16,7 +17,7 @@ from ottrpo.persistence.checkpoints import Checkpoint, Checkpoints, checkpoint_k
 from ottrpo.persistence.keeper import Keeper
 from ottrpo.persistence.snapshot import Snapshot, segment_line
 from ottrpo.persistence.stopping import StopSignals
-from ottrpo.results.run_directory import RunDirectory
+from ottrpo.results.run_directory import RunDirectory, same_settings
 
 from . import provenance
 from .protocol import Protocol, protocol_named
@@ -269,6 +270,15 @@ def spec_of(manifest: Mapping[str, Any]) -> RunSpec:
         return RunSpec(**{name: manifest[name] for name in names}, protocol=Protocol(**protocol))
     except (KeyError, TypeError) as error:
         raise ValueError(f"the manifest does not describe a run: {error!r}") from error
+
+
+def describes(manifest: Mapping[str, Any], spec: RunSpec) -> bool:
+    """Whether a manifest is of ``spec``; settings that came into being since do not count."""
+    asked = json.loads(json.dumps(asdict(spec)))  # JSON knows no tuples
+    if any(manifest.get(key) != value for key, value in asked.items()):
+        return False
+    resolved = json.loads(json.dumps(agent_by_key(spec.agent_key).resolve(spec.settings)))
+    return same_settings(manifest.get("resolved") or {}, resolved)
 
 
 def _tell_mode(manifest: Mapping[str, Any], tell: Callable[[str], None]) -> None:

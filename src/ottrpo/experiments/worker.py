@@ -4,7 +4,6 @@ What a run prints, and the whole story of a failure, go into the log of its job.
 """
 
 import gc
-import json
 import os
 import signal
 import sys
@@ -12,7 +11,6 @@ import threading
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,7 +85,7 @@ def begin_or_go_on(spec: "RunSpec", path: Path, checkpoint_every: int = CHECKPOI
     from ottrpo.results.layout import MANIFEST
     from ottrpo.results.run_directory import RunDirectory
 
-    from .run import Stopped, build_agent, manifest, resume, spec_of, train
+    from .run import Stopped, build_agent, describes, manifest, resume, train
 
     path.mkdir(parents=True, exist_ok=True)
     try:
@@ -98,9 +96,7 @@ def begin_or_go_on(spec: "RunSpec", path: Path, checkpoint_every: int = CHECKPOI
                 train(spec, agent, directory, Nobody())
                 return
             directory = RunDirectory.open(path)
-            held = spec_of(directory.manifest)
-            # through JSON: a manifest knows no tuples
-            if json.dumps(asdict(held)) != json.dumps(asdict(spec)):
+            if not describes(directory.manifest, spec):
                 raise ValueError(
                     f"{path} holds another run; choose another directory, or remove it"
                 )
