@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -62,18 +61,6 @@ def say_json(data: Any, indent: int | None = None) -> None:
     """
     text = json.dumps(data, allow_nan=False, default=str, indent=indent)
     print(text, file=_machine[-1] if _machine else sys.stdout)
-
-
-def known(name: str, names: Iterable[str]) -> str:
-    """What to say of a name that is none: the nearest, and all there are.
-
-    >>> known("hoper", ["hopper", "swimmer"])
-    "did you mean 'hopper'? known: hopper, swimmer"
-    """
-    there = list(names)
-    close = get_close_matches(name, there, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}known: {', '.join(there) or 'none'}"
 
 
 def screen(**options: Any) -> "Console":

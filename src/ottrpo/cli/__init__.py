@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from importlib import import_module
 
 from ottrpo import __version__
-from ottrpo.terminal import json_alone, known, say, shown
+from ottrpo.names import known
+from ottrpo.terminal import json_alone, say, shown
 from ottrpo.threads import default_to_one_thread
 
 # verb -> (module, class, what it does)

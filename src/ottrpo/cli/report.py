@@ -6,7 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from ottrpo.terminal import known, say, say_json, screen
+from ottrpo.names import known
+from ottrpo.terminal import say, say_json, screen
 
 from .options import Mistake, mistakes
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from ottrpo.experiments.reproduce import Options
-from ottrpo.terminal import known, say, screen
+from ottrpo.names import known
+from ottrpo.terminal import say, screen
 
 from .options import Mistake, mistakes, one_line, require_at_least
 

@@ -1,11 +1,12 @@
 """Checks of what a user hands in: one clear sentence, or nothing."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from ottrpo.names import known
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -22,7 +23,7 @@ def require(condition: bool | np.bool_, message: str) -> None:
         raise ValueError(message)
 
 
-def require_one_of(name: Any, known: Iterable[str], what: str) -> None:
+def require_one_of(name: Any, names: Iterable[str], what: str) -> None:
     """Refuse a name that is not known, with the nearest one that is.
 
     >>> require_one_of("binari", ["binary", "table"], "a cost")
@@ -30,11 +31,8 @@ def require_one_of(name: Any, known: Iterable[str], what: str) -> None:
         ...
     ValueError: 'binari' is not a cost; did you mean 'binary'? known: binary, table
     """
-    names = list(known)
-    if name not in names:
-        close = get_close_matches(str(name), names, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"{name!r} is not {what}; {hint}known: {', '.join(names) or 'none'}")
+    names = list(names)
+    require(name in names, f"{name!r} is not {what}; {known(str(name), names)}")
 
 
 def require_whole(name: str, value: Any, low: int) -> None:
@@ -47,15 +45,6 @@ def require_words(name: str, value: Any) -> None:
     """Refuse what is no text, or holds something that a terminal would obey."""
     right = isinstance(value, str) and value.isprintable()
     require(right, f"{name} must be words, got {_show(value)}")
-
-
-def printable(text: str) -> str:
-    r"""``text`` from a file, as no terminal obeys it.
-
-    >>> printable("a \x1b[31mred\n herring")
-    'a \\x1b[31mred\\n herring'
-    """
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def floats(name: str, value: ArrayLike, *, ndim: int | None = None) -> Floats:

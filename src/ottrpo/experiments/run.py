@@ -11,13 +11,14 @@ from typing import Any, final
 
 from gymnasium import spaces
 
-from ottrpo.core.checks import printable, require, require_one_of
+from ottrpo.core.checks import require, require_one_of
 from ottrpo.envs import catalogue
 from ottrpo.persistence.checkpoints import Checkpoint, Checkpoints, checkpoint_kind
 from ottrpo.persistence.keeper import Keeper
 from ottrpo.persistence.snapshot import Snapshot, segment_line
 from ottrpo.persistence.stopping import StopSignals
 from ottrpo.results.run_directory import RunDirectory, same_settings
+from ottrpo.terminal import say
 
 from . import provenance
 from .protocol import Protocol, protocol_named
@@ -119,7 +120,7 @@ def train(
     agent: Any,
     directory: RunDirectory,
     watch: Watch,
-    tell: Callable[[str], None] = print,
+    tell: Callable[[str], None] = say,
 ) -> None:
     """Train ``agent`` by ``spec`` and write what happens into ``directory``.
 
@@ -140,7 +141,7 @@ def train(
     Run(spec, agent, directory, Recorder(spec, directory, watch)).go_on()
 
 
-def resume(directory: RunDirectory, watch: Watch, tell: Callable[[str], None] = print) -> "Run":
+def resume(directory: RunDirectory, watch: Watch, tell: Callable[[str], None] = say) -> "Run":
     """Go on with an unfinished run from its last checkpoint; from the start if it has none.
 
     What comes out is bit for bit what the run would have become, wall-clock times excepted.
@@ -161,7 +162,7 @@ def resume(directory: RunDirectory, watch: Watch, tell: Callable[[str], None] = 
     return run
 
 
-def restored(directory: RunDirectory, watch: Watch, tell: Callable[[str], None] = print) -> "Run":
+def restored(directory: RunDirectory, watch: Watch, tell: Callable[[str], None] = say) -> "Run":
     """An unfinished run as it was at its last checkpoint; see `resume`, which goes on with it."""
     require(not directory.finished, f"{directory.path} is finished")
     spec = spec_of(directory.manifest)
@@ -285,7 +286,7 @@ def _tell_mode(manifest: Mapping[str, Any], tell: Callable[[str], None]) -> None
     """Say if the environment is seeded anew at every checkpoint, which makes it another run."""
     asked = manifest.get("checkpoints")
     if asked and asked["reason"] is not None:
-        tell(printable(segment_line(asked["reason"])))
+        tell(segment_line(asked["reason"]))
 
 
 def _tell_changes(manifest: Mapping[str, Any], tell: Callable[[str], None]) -> None:
@@ -295,8 +296,7 @@ def _tell_changes(manifest: Mapping[str, Any], tell: Callable[[str], None]) -> N
         f"{name} {was} -> {now.get(name)}" for name, was in before.items() if was != now.get(name)
     ]
     if changed:
-        told = printable(", ".join(changed))
-        tell(f"other versions than when it began, so numbers may differ: {told}")
+        tell(f"other versions than when it began, so numbers may differ: {', '.join(changed)}")
 
 
 def load_agent(directory: RunDirectory) -> Any:

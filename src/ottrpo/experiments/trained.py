@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ottrpo.core.checks import printable, require, require_words
+from ottrpo.core.checks import require, require_words
 from ottrpo.envs import catalogue
 from ottrpo.persistence import bundle
 from ottrpo.results.run_directory import RunDirectory
@@ -41,7 +41,7 @@ def load_trained(path: Path, *, trust: bool = False) -> Trained:
         catalogue.require_no_import(environment, trust=trust)
         with bundle.interpreting(path):
             agent = load_agent(directory)
-        return Trained(agent, printable(str(directory.manifest.get("agent"))), environment)
+        return Trained(agent, str(directory.manifest.get("agent")), environment)
     return _from_file(path, trust)
 
 

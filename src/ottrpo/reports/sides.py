@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from ottrpo.core.checks import Floats, require
+from ottrpo.names import known
 from ottrpo.persistence.strict_json import shown
 from ottrpo.results.layout import run_directories
 from ottrpo.results.reading import CellResult, Curves, curves_from, read_study, study_names
 from ottrpo.results.run_directory import RunDirectory
-from ottrpo.terminal import known
 
 
 @dataclass(frozen=True, kw_only=True)
