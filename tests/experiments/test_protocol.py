@@ -1,6 +1,9 @@
 import pytest
 
-from ottrpo.experiments.protocol import paper_protocol, score
+from ottrpo.experiments.protocol import paper_protocol
+from ottrpo.reports.statistics import trained_scores
+from ottrpo.results.reading import run_curves
+from ottrpo.results.run_directory import RunDirectory
 
 
 def test_finite_problems_are_evaluated_100_times_with_sampled_actions():
@@ -25,14 +28,20 @@ def test_short_runs_have_marks_too(steps):
     assert marks[0] >= 1
 
 
-def test_the_score_is_the_mean_of_the_last_tenth_of_one_way_to_act():
-    evaluations = [
-        {"mark": 900, "deterministic": False, "returns": [100.0, 100.0]},  # not in the last tenth
-        {"mark": 950, "deterministic": False, "returns": [1.0, 3.0]},
-        {"mark": 1000, "deterministic": False, "returns": [4.0, 8.0]},
-        {"mark": 1000, "deterministic": True, "returns": [-1.0, -1.0]},
-    ]
-    sampled = score(evaluations, 1000, deterministic=False)
-    assert (sampled.mean, sampled.std_time, sampled.evaluations) == (4.0, 2.0, 2)
-    assert score(evaluations, 1000, deterministic=True).mean == -1.0
-    assert score(evaluations[:1], 1000, deterministic=False) is None
+def test_the_score_of_a_run_is_the_mean_of_its_last_tenth_by_way_to_act(tmp_path):
+    run = RunDirectory.create(tmp_path, {"seed": 3, "environment": "Hopper-v5"})
+    for mark, way, returns in (
+        (900, False, [100.0, 100.0]),  # not in the last tenth
+        (950, False, [1.0, 3.0]),
+        (1000, False, [4.0, 8.0]),
+        (1000, True, [-1.0, -1.0]),
+    ):
+        run.log_evaluation({"mark": mark, "deterministic": way, "returns": returns})
+    curves = run_curves([run])
+    assert list(curves) == [True, False]
+    assert curves[False].seed_n == (3,)
+    sampled = trained_scores(curves[False].mark_t, curves[False].return_nt, 1000)
+    assert (sampled.score_n.tolist(), sampled.std_time) == ([4.0], 2.0)
+    assert trained_scores(curves[True].mark_t, curves[True].return_nt, 1000).score_n == [-1.0]
+    with pytest.raises(ValueError, match="no evaluation in the last tenth"):
+        trained_scores(curves[False].mark_t[:1], curves[False].return_nt[:, :1], 1000)

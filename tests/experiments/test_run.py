@@ -2,7 +2,8 @@ import pytest
 
 from ottrpo.core import Binary
 from ottrpo.experiments import run as runner
-from ottrpo.experiments.protocol import score
+from ottrpo.reports.statistics import trained_scores
+from ottrpo.results.reading import run_curves
 from ottrpo.results.run_directory import RunDirectory
 
 
@@ -69,7 +70,8 @@ def test_every_mark_is_evaluated_by_the_first_update_that_passes_it(counting, tm
     assert len(watch.records) == len(evaluations)
     # 91..100 per cent: ten evaluations, at the first multiples of 7 from 910 on
     last = [7 * -(-mark // 7) for mark in range(910, 1001, 10)]
-    assert score(evaluations, 1000, deterministic=False).mean == sum(last) / 10
+    curves = run_curves([directory])[False]
+    assert trained_scores(curves.mark_t, curves.return_nt, 1000).score_n == sum(last) / 10
 
 
 def test_an_update_that_passes_several_marks_is_evaluated_for_each(counting, tmp_path):

@@ -1,6 +1,7 @@
 """Two sides compared by hand, and every way to name one."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -169,7 +170,7 @@ def test_what_no_evaluation_writes_is_told_in_one_line(tmp_path, capsys, old, ne
     log.write_text(log.read_text().replace(old, new, 1))
     code, out, err = told_by(capsys, path, path)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "an evaluation can't be {" in err
+    assert re.search(r"an evaluation can't be \{|at 100 must have some finite returns, got", err)
 
 
 def test_two_single_runs_have_no_interval(tmp_path, capsys):

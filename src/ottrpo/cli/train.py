@@ -186,21 +186,24 @@ class ProgressWatch:
 def tell_scores(spec: "RunSpec", directory: "RunDirectory", agent: Any, console: "Console") -> None:
     """Print the scores of a finished run beside the paper's, and draw its curve."""
     from ottrpo.envs import catalogue
-    from ottrpo.experiments.protocol import score
+    from ottrpo.experiments.protocol import LAST_TENTH
     from ottrpo.experiments.published import trained_score
     from ottrpo.reports.figures import run_panel, save_panels
     from ottrpo.reports.grid import draw_policy
+    from ottrpo.reports.statistics import trained_scores
+    from ottrpo.results.reading import run_curves
 
     evaluations = directory.evaluations()
     paper = trained_score(spec.environment, spec.agent)
-    for deterministic in spec.protocol.deterministic:
-        ours = score(evaluations, spec.steps, deterministic=deterministic)
-        if ours is not None:
+    for deterministic, curves in run_curves([directory]).items():
+        count = int((curves.mark_t > LAST_TENTH * spec.steps).sum())
+        if count:
+            ours = trained_scores(curves.mark_t, curves.return_nt, spec.steps)
             kind = "deterministic" if deterministic else "sampled"
-            count = f"{ours.evaluations} evaluation{'s' * (ours.evaluations > 1)}"
             console.print(
-                f"score {ours.mean:,.2f} ± {ours.std_time:,.2f} over time ({kind} actions, "
-                f"{count} of {spec.protocol.episodes} episodes in the last tenth)",
+                f"score {ours.score_n[0]:,.2f} ± {ours.std_time:,.2f} over time ({kind} actions, "
+                f"{count} evaluation{'s' * (count > 1)} of {spec.protocol.episodes} episodes in "
+                "the last tenth)",
             )
     if paper is not None:
         console.print(f"paper {paper.score:,.0f} ± {paper.spread:,.0f}")

@@ -1,13 +1,10 @@
-"""When a run is evaluated, and what its score is.
+"""When a run is evaluated, and which evaluations its score is of.
 
 The paper averages evaluations of ten episodes over the last tenth of training. How often it
 evaluated, and whether actions were sampled, it does not say; the choices here are ours.
 """
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from statistics import fmean, pstdev
-from typing import Any
 
 from ottrpo.core.checks import require_one_of
 
@@ -33,15 +30,6 @@ class Protocol:
     def marks(self, steps: int) -> list[int]:
         """The steps at which to evaluate, ascending; the last one is the end of training."""
         return sorted({max(1, round(steps * percent / 100)) for percent in self.percents})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Score:
-    """Mean return over the evaluations of the last tenth, and its spread over time."""
-
-    mean: float
-    std_time: float
-    evaluations: int
 
 
 def protocol_named(name: str, *, finite: bool) -> Protocol:
@@ -74,17 +62,3 @@ def quick_protocol(*, finite: bool) -> Protocol:
 
 
 PROTOCOLS = {"paper": paper_protocol, "quick": quick_protocol}
-
-
-def score(
-    evaluations: Iterable[Mapping[str, Any]], steps: int, *, deterministic: bool
-) -> Score | None:
-    """The score of a run of ``steps`` steps; None if it has no evaluation in the last tenth."""
-    mean_t = [
-        fmean(record["returns"])
-        for record in evaluations
-        if record["deterministic"] == deterministic and record["mark"] > LAST_TENTH * steps
-    ]
-    if not mean_t:
-        return None
-    return Score(mean=fmean(mean_t), std_time=pstdev(mean_t), evaluations=len(mean_t))

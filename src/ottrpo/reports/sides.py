@@ -9,7 +9,6 @@ A side is one of
 """
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +18,15 @@ import numpy as np
 
 from ottrpo.core.checks import Floats, require
 from ottrpo.names import known
-from ottrpo.persistence.strict_json import shown
 from ottrpo.results.layout import run_directories
-from ottrpo.results.reading import CellResult, Curves, curves_from, read_study, study_names
+from ottrpo.results.reading import (
+    CellResult,
+    Curves,
+    curves_from,
+    read_study,
+    run_curves,
+    study_names,
+)
 from ottrpo.results.run_directory import RunDirectory
 
 
@@ -106,31 +111,8 @@ def _from_seeds(name: str, environment: str, runs: Sequence[RunDirectory]) -> Ce
         len(kinds) == 1,
         f"{name} holds runs of {len(kinds)} configurations on {environment}; name one of them",
     )
-    by_way: dict[bool, dict[int, dict[int, float]]] = {}
-    for run in runs:
-        seed = run.manifest["seed"]
-        for record in run.evaluations():
-            way, mark, mean = _evaluation(run, record)
-            curve = by_way.setdefault(way, {}).setdefault(seed, {})
-            require(
-                mark not in curve,
-                f"{name} holds two runs of seed {seed} on {environment}; name one of them",
-            )
-            curve[mark] = mean
     agent, config, steps, resolved = (runs[0].manifest[key] for key in asked)
-    curves = {way: curves_from(found) for way, found in by_way.items()}
-    return _cell(name, environment, str(agent), steps, curves, str(config), resolved)
-
-
-def _evaluation(run: RunDirectory, record: Mapping[str, Any]) -> tuple[bool, int, float]:
-    """How, when, and the mean return."""
-    way, mark, returns = (record.get(key) for key in ("deterministic", "mark", "returns"))
-    numbers = isinstance(returns, list) and all(
-        isinstance(value, int | float) and math.isfinite(value) for value in returns
-    )
-    if not (isinstance(way, bool) and isinstance(mark, int) and numbers and returns):
-        raise ValueError(f"{run.path}: an evaluation can't be {shown(record)}")
-    return way, mark, float(np.mean(returns))
+    return _cell(name, environment, str(agent), steps, run_curves(runs), str(config), resolved)
 
 
 def _from_results(text: str, results: Path) -> Side:

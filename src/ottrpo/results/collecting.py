@@ -1,7 +1,6 @@
 """Finished runs folded into the folder of their study, beside what it holds of others."""
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ from typing import Any, final
 from ottrpo.core.checks import require
 
 from .layout import AUDIT, AUDITS, MANIFEST, RUNS, cell_of, read_object
-from .run_directory import RunDirectory, same_settings
+from .run_directory import RunDirectory, returns_of, same_settings
 from .study_folder import Rows, StudyFolder, heal
 
 
@@ -72,7 +71,7 @@ class _Run:
         name, seed = cell_of(directory.path), directory.manifest["seed"]
         last, records = directory.metrics()[-1], directory.evaluations()
         for record in records:
-            _require_returns(record, directory.manifest["protocol"]["episodes"])
+            returns_of(record, directory.manifest["protocol"]["episodes"])
         found = directory.path / AUDIT
         return cls(
             path=directory.path,
@@ -90,16 +89,6 @@ class _Run:
             },
             audit={"cell": name, "seed": seed, **read_object(found)} if found.is_file() else None,
         )
-
-
-def _require_returns(record: Mapping[str, Any], episodes: int) -> None:
-    """Refuse what no evaluation writes: it would take the place of something that is good."""
-    returns = record["returns"]
-    finite = [isinstance(x, int | float) and math.isfinite(x) for x in returns]
-    require(
-        len(returns) == episodes and all(finite),
-        f"the evaluation at {record['mark']} must have {episodes} finite returns, got {returns}",
-    )
 
 
 def _evaluation_row(seed: int, record: Mapping[str, Any]) -> dict[str, Any]:

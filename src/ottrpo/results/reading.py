@@ -4,7 +4,7 @@ Whatever is reported is a function of what this module returns.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ottrpo.core.checks import Floats, require
 
 from .layout import AUDITS, MANIFEST, RUNS
+from .run_directory import RunDirectory, returns_of
 from .study_folder import StudyFolder, Table, remedy
 
 
@@ -211,6 +212,30 @@ def _read_curves(table: Table) -> dict[bool, Curves]:
             curve[int(mark)] = mean
         except (ValueError, ZeroDivisionError) as error:
             raise ValueError(f"{table.path}, line {line}: {error}; {remedy(table.path)}") from error
+    return {way: curves_from(found[way]) for way in sorted(found, reverse=True)}
+
+
+def run_curves(runs: Iterable[RunDirectory]) -> dict[bool, Curves]:
+    """What the evaluations of some runs of one cell returned, by way to act.
+
+    Raises:
+        ValueError: if a run holds something else, or two are of one seed.
+    """
+    found: dict[bool, dict[int, dict[int, float]]] = {}
+    for run in runs:
+        seed = run.manifest["seed"]
+        for record in run.evaluations():
+            try:
+                returns = returns_of(record)
+            except ValueError as error:
+                raise ValueError(f"{run.path}: {error}") from error
+            curve = found.setdefault(record["deterministic"], {}).setdefault(seed, {})
+            require(
+                record["mark"] not in curve,
+                f"there are two runs of seed {seed} on {run.manifest['environment']}, one of them "
+                f"{run.path}; name one of them",
+            )
+            curve[record["mark"]] = sum(returns) / len(returns)
     return {way: curves_from(found[way]) for way in sorted(found, reverse=True)}
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from ottrpo.core.checks import require
 from ottrpo.persistence.files import read_plain, write_all, write_atomically
+from ottrpo.persistence.strict_json import shown
 
 from .layout import AGENT, CHECKPOINTS, EVALUATIONS, LOGS, MANIFEST, METRICS, read_object
 
@@ -204,6 +205,24 @@ def last_records(path: Path) -> list[dict[str, Any]]:
         with suppress(ValueError):
             records.append(json.loads(line))
     return records
+
+
+def returns_of(record: Mapping[str, Any], episodes: int | None = None) -> list[float]:
+    """The returns of an evaluation, which must be one that a run writes.
+
+    Raises:
+        ValueError: if it is not, or has not this many episodes.
+    """
+    way, mark, returns = (record.get(key) for key in ("deterministic", "mark", "returns"))
+    if not (isinstance(way, bool) and type(mark) is int and isinstance(returns, list)):
+        raise ValueError(f"an evaluation can't be {shown(record)}")
+    finite = [isinstance(value, int | float) and math.isfinite(value) for value in returns]
+    require(
+        len(returns) == (episodes or len(returns) or 1) and all(finite),
+        f"the evaluation at {mark} must have {episodes or 'some'} finite returns, "
+        f"got {shown(returns)}",
+    )
+    return returns
 
 
 def same_settings(held: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
