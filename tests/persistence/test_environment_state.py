@@ -1,6 +1,9 @@
 """What is captured of an environment makes another one go on exactly as the first."""
 
+import copy
+import functools
 import json
+import random
 
 import gymnasium as gym
 import numpy as np
@@ -10,6 +13,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import (
     DummyVecEnv,
     SubprocVecEnv,
+    VecEnvWrapper,
     VecFrameStack,
     VecMonitor,
     VecNormalize,
@@ -56,8 +60,8 @@ def goes_on(make, *, before=137, after=260):
     """Play, capture through JSON, restore into a fresh environment, play on in both."""
     first, second = make(), make()
     try:
-        first.action_space.seed(0)
-        space = first.action_space
+        space = copy.deepcopy(first.action_space)  # an environment may draw from its own
+        space.seed(0)
 
         def actions(steps):
             return [np.array([space.sample() for _ in range(first.num_envs)]) for _ in range(steps)]
@@ -211,6 +215,184 @@ class Own(Strange):
         self._counter.count, self.np_random = state["count"], state["rng"]
 
 
+class Held(gym.Wrapper):
+    """Its state is an object of its own."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self._counter = Counter()
+
+
+class Odd(VecEnvWrapper):
+    def reset(self):
+        return self.venv.reset()
+
+    def step_wait(self):
+        return self.venv.step_wait()
+
+
+class Careless(Strange):
+    def capture_state(self):
+        return {"there": self._not_there}
+
+    def restore_state(self, state):
+        pass
+
+
+class Large(Strange):
+    def __init__(self):
+        self.past = np.zeros(10_000_000)
+
+
+class Single(Strange):
+    def __deepcopy__(self, memo):
+        raise RuntimeError("there can be but one")
+
+
+MODULE_RNG = np.random.default_rng(0)
+
+
+class Hiding(Strange):
+    """Keeps the step's number where no attribute shows it, and tells it."""
+
+    def step(self, action):
+        seen, *rest = super().step(action)
+        return seen * 0 + np.float32(self._next() % 97), *rest
+
+
+class InClass(Hiding):
+    steps = 0
+
+    def _next(self):
+        InClass.steps += 1
+        return InClass.steps
+
+
+class InModule(Hiding):
+    def _next(self):
+        return MODULE_RNG.integers(97)
+
+
+class InClosure(Hiding):
+    def __init__(self):
+        self._calls = functools.lru_cache(maxsize=None)(lambda: [0])
+
+    def _next(self):
+        self._calls()[0] += 1
+        return self._calls()[0]
+
+
+class InDefault(Hiding):
+    def _next(self, kept=[0]):  # noqa: B006  # that is the point
+        kept[0] += 1
+        return kept[0]
+
+
+class AtReset(Strange):
+    """Only a new episode tells."""
+
+    episodes = 0
+
+    def reset(self, *, seed=None, options=None):
+        AtReset.episodes += 1
+        seen, info = super().reset(seed=seed)
+        return seen + np.float32(AtReset.episodes % 97), info
+
+
+class Unlike(Strange):
+    """Every one is another, whatever its seed."""
+
+    def __init__(self):
+        self._mass = Counter.__new__(Counter)
+        self._mass.count = MODULE_RNG.random()
+
+    def __deepcopy__(self, memo):
+        return Unlike()
+
+    def capture_state(self):
+        return {"rng": self.np_random}
+
+    def restore_state(self, state):
+        self.np_random = state["rng"]
+
+    def step(self, action):
+        seen, *rest = super().step(action)
+        return seen * np.float32(self._mass.count), *rest
+
+
+@pytest.mark.parametrize(
+    "kind", [InClass, InModule, InDefault, AtReset, Unlike], ids=lambda kind: kind.__name__
+)
+@pytest.mark.parametrize("count", [1, 2])
+def test_state_that_nobody_sees_is_found_out_by_a_trial(kind, count):
+    env = DummyVecEnv([kind] * count)
+    assert f"{kind.__name__} does not go on from what is captured" in vector.why_not_exact(env)
+
+
+def test_state_in_a_cache_is_found_out_too():
+    assert "_calls is a _lru_cache_wrapper" in vector.why_not_exact(DummyVecEnv([InClosure]))
+
+
+class Slotted(Strange):
+    __slots__ = ("__secret", "steps")
+
+    def __init__(self):
+        self.steps, self.__secret = 0, 0
+
+    def step(self, action):
+        self.steps += 1
+        self.__secret += 2
+        seen, *rest = super().step(action)
+        return seen * self.steps + self.__secret, *rest
+
+
+class Sampling(gym.ActionWrapper):
+    """Now and then does something of its own."""
+
+    def action(self, action):
+        own = self.action_space.sample()
+        return own if own[0] > 0.5 else action
+
+
+class Global(Strange):
+    def step(self, action):
+        seen, *rest = super().step(action)
+        return seen + np.float32(random.random()) + np.float32(np.random.random()), *rest  # noqa: NPY002
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(Strange, Slotted),
+        lambda: Stepping(gym.make("Pendulum-v1")),
+        lambda: Sampling(gym.make("Pendulum-v1")),
+        lambda: wrappers.RescaleAction(
+            Sampling(gym.make("Pendulum-v1")), np.float32(-1), np.float32(1)
+        ),
+    ],
+)
+@pytest.mark.parametrize("count", [1, 2])
+def test_environments_of_one_s_own_go_on_exactly_if_they_do_in_a_trial(make, count):
+    env = DummyVecEnv([lambda: Monitor(make())] * count)
+    assert vector.why_not_exact(env) is None
+    goes_on(lambda: DummyVecEnv([lambda: Monitor(make())] * count), before=37, after=60)
+
+
+def test_generators_that_a_checkpoint_keeps_are_no_hidden_state():
+    before = random.getstate(), np.random.get_state()[2]  # noqa: NPY002
+    assert vector.why_not_exact(DummyVecEnv([Global])) is None
+    assert (random.getstate(), np.random.get_state()[2]) == before  # noqa: NPY002
+
+
+def test_a_trial_does_not_touch_the_environment(monkeypatch):
+    env = DummyVecEnv([lambda: gym.make("Pendulum-v1")])
+    inner = env.envs[0].unwrapped
+    for name in ("reset", "step"):
+        monkeypatch.setattr(inner, name, None)
+    monkeypatch.setattr(type(inner), "__deepcopy__", lambda *_: 1 / 0, raising=False)
+    assert vector.why_not_exact(env) is None
+
+
 class Stepping(gym.ActionWrapper):
     def action(self, action):
         return action
@@ -226,8 +408,11 @@ def test_an_environment_may_say_how_it_is_captured():
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: DummyVecEnv([Strange]), "Strange is none of the environments"),
-        (lambda: DummyVecEnv([lambda: Stepping(gym.make("Pendulum-v1"))]), "Stepping is none"),
+        (lambda: DummyVecEnv([lambda: Held(Strange())]), "in Held, _counter is a Counter"),
+        (lambda: Odd(DummyVecEnv([lambda: gym.make("Pendulum-v1")])), "Odd is none of the vector"),
+        (lambda: DummyVecEnv([Careless]), "capture_state of Careless failed: AttributeError"),
+        (lambda: DummyVecEnv([Large]), "the state of Large has 80,"),
+        (lambda: DummyVecEnv([Single]), "a copy of Single to try it with failed: RuntimeError"),
         (
             lambda: DummyVecEnv(
                 [lambda: wrappers.TransformReward(gym.make("Pendulum-v1"), lambda r: 2 * r)]
@@ -235,12 +420,12 @@ def test_an_environment_may_say_how_it_is_captured():
             "TransformReward, func is a function",
         ),
         (lambda: SubprocVecEnv([lambda: Monitor(Capturable(Strange()))]), "Capturable"),
-        (lambda: SubprocVecEnv([lambda: Capturable(Strange())]), "Strange is none"),
+        (lambda: SubprocVecEnv([lambda: Capturable(Held(Strange()))]), "_counter is a Counter"),
+        (lambda: SubprocVecEnv([lambda: Capturable(InModule())]), "does not go on from what"),
     ],
 )
 def test_it_says_why_something_is_not_captured(make, reason):
-    env = make()
-    env.reset()
+    env = make()  # it has never been reset
     try:
         assert reason in vector.why_not_exact(env)
     finally:

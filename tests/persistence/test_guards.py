@@ -1,5 +1,7 @@
 """Whatever becomes NaN or infinite is named, and reaches neither parameters nor checkpoints."""
 
+from types import SimpleNamespace
+
 import equinox as eqx
 import gymnasium as gym
 import jax
@@ -31,7 +33,8 @@ class Spoilt(gym.Env):
     def __init__(self, quantity="", at=-1, value=np.nan, *, dictionary=False):
         box = spaces.Box(-np.inf, np.inf, (2,), np.float64)
         self.observation_space = spaces.Dict({"a": box, "b": box}) if dictionary else box
-        self._quantity, self._at, self._value = quantity, at, value
+        # an object of its own: who goes on in another one gets that one's troubles, not these
+        self._trouble = SimpleNamespace(quantity=quantity, at=at, value=value)
         self._dictionary, self._steps = dictionary, 0
 
     def reset(self, *, seed=None, options=None):
@@ -40,9 +43,10 @@ class Spoilt(gym.Env):
 
     def step(self, action):
         self._steps += 1
-        now = self._at > 0 and self._steps >= self._at
-        seen = self._value if now and self._quantity == "observation" else 0.1
-        reward = self._value if now and self._quantity == "reward" else float(action[0])
+        trouble = self._trouble
+        now = trouble.quantity if 0 < trouble.at <= self._steps else ""
+        seen = trouble.value if now == "observation" else 0.1
+        reward = trouble.value if now == "reward" else float(action[0])
         return self._seen(seen), reward, False, self._steps % 10 == 0, {}
 
     def _seen(self, value):

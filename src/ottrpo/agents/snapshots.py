@@ -105,6 +105,9 @@ class VectorSnapshot(Snapshot):
     def _capture(self, arrays: Arrays) -> tuple[Any, str | None]:
         return vector.capture(self._environment(), arrays, "environment")
 
+    def _judge(self) -> str | None:
+        return vector.why_not_exact(self._environment())
+
     def _put_back(self, state: Any, arrays: Mapping[str, Any]) -> None:
         vector.restore(self._environment(), state, arrays)
 

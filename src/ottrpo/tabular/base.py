@@ -295,6 +295,9 @@ class TabularAgent(Snapshot):
     def _capture(self, arrays: dict[str, Any]) -> tuple[Any, str | None]:
         return self._simulator.get_state(arrays)
 
+    def _judge(self) -> str | None:
+        return self._simulator.why_not_exact()
+
     def _put_back(self, state: Any, arrays: Mapping[str, Any]) -> None:
         self._simulator.set_state(state, arrays)
 

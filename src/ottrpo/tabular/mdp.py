@@ -251,6 +251,10 @@ class TableSimulator:
         self.env_rng.bit_generator.state = state["env"]
         self.action_rng.bit_generator.state = state["action"]
 
+    def why_not_exact(self) -> str | None:
+        """A table has no other state than its streams."""
+        return None
+
     def reseed(self, seed: int) -> None:
         """Play on from a new stream."""
         self.env_rng = np.random.default_rng(seed)

@@ -78,6 +78,9 @@ class Simulator(Protocol):
     def set_state(self, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Continue from `get_state`."""
 
+    def why_not_exact(self) -> str | None:
+        """Why it can't be relied on to go on exactly from `get_state`; ``None`` if it can."""
+
     def reseed(self, seed: int) -> None:
         """Forget all but the policy's stream: the next episode depends on ``seed`` alone."""
 

@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 
 from ottrpo.core.checks import Bools, Floats, require
-from ottrpo.persistence.environments import capture_layers, restore_layers
+from ottrpo.persistence.environments import capture_layers, restore_layers, why_not_exact
 
 from . import kernels
 from .problem import Trajectories, no_mask, refuse_empty_mask, streams, within_mask
@@ -100,6 +100,10 @@ class SteppingSimulator:
         self._env_seed = state["env_seed"]
         self._env.unwrapped.np_random.bit_generator.state = state["env"]
         self.action_rng.bit_generator.state = state["action"]
+
+    def why_not_exact(self) -> str | None:
+        """Why the environment would not go on exactly; ``None`` if it did in a trial."""
+        return why_not_exact(self._env)
 
     def reseed(self, seed: int) -> None:
         """Seed the environment at its next reset."""

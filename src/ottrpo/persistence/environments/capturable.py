@@ -1,4 +1,4 @@
-"""All layers of one Gymnasium environment, and a wrapper that captures them from afar."""
+"""A wrapper that captures the environment inside of it from afar."""
 
 import json
 import multiprocessing
@@ -10,7 +10,9 @@ import gymnasium as gym
 
 from ottrpo.persistence.values import Arrays
 
-from .layers import NotCaptured, capture_layer, class_name, layers_of, restore_layer
+from . import proof
+from .layers import NotCaptured
+from .stack import capture_layers, restore_layers
 
 
 class Capturable(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs):
@@ -31,7 +33,11 @@ class Capturable(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArg
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def why_not_exact(self) -> str | None:
-        """Why the state can't be captured; ``None`` if it can."""
+        """Why it would not go on exactly; ``None`` if it did in a trial."""
+        return proof.why_not_exact(self.env)
+
+    def why_not_captured(self) -> str | None:
+        """Why the state can't be captured now; ``None`` if it can."""
         return capture_layers(self.env, {}, "inside")[1]
 
     def capture_state(self) -> dict[str, Any]:
@@ -49,32 +55,3 @@ class Capturable(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArg
     def restore_state(self, state: Mapping[str, Any]) -> None:
         """Put everything inside, which has been reset, into the state that was captured."""
         restore_layers(self.env, json.loads(state["layers"]), state["arrays"])
-
-
-def capture_layers(env: Any, arrays: Arrays, name: str) -> tuple[list[Any], str | None]:
-    """The state of every layer (``None`` where that can't be had), and why not all of it."""
-    states: list[Any] = []
-    reason = None
-    for i, layer in enumerate(layers_of(env)):
-        state: dict[str, Any] | None = None
-        try:
-            state = capture_layer(layer, arrays, f"{name}.{i}")
-        except NotCaptured as error:
-            reason = reason or str(error)
-        states.append({"class": class_name(layer), "state": state})
-    return states, reason
-
-
-def restore_layers(env: Any, states: list[Any], arrays: Mapping[str, Any]) -> None:
-    """Put the layers, which have been reset, into the states that were captured.
-
-    Raises:
-        ValueError: if the layers are others.
-    """
-    layers = list(layers_of(env))
-    found, asked = [class_name(layer) for layer in layers], [state["class"] for state in states]
-    if found != asked:
-        raise ValueError(f"the environment is made of {found}, the saved one of {asked}")
-    for layer, state in zip(layers, states, strict=True):
-        if state["state"] is not None:
-            restore_layer(layer, state["state"], arrays)

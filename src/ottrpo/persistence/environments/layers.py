@@ -1,9 +1,9 @@
 """The state of one Gymnasium environment, layer by layer: its wrappers, then what they wrap.
 
-Of the layers that are known all attributes are kept, except what never changes; so an attribute
-that a later version of a library adds is kept as well, or found out to be none that can be. Other
-layers are kept if they say how (`capture_state` and `restore_state`), or if they can have no other
-state than plain attributes.
+All attributes are kept, except what never changes: an attribute that a later version of a library
+adds is kept as well, or found out to be none that can be. A layer that says how it is captured
+(`capture_state` and `restore_state`) is asked. Whether that was all of its state only a trial can
+tell (`proof`).
 """
 
 import hashlib
@@ -20,17 +20,6 @@ from ottrpo.persistence.values import TAG, Arrays, NotPlain, decode, encode
 
 from . import physics
 
-# Modules of which all state stands in the attributes of their classes' objects.
-KNOWN = (
-    "gymnasium.envs.classic_control.",
-    "gymnasium.envs.mujoco.",
-    "gymnasium.envs.toy_text.",
-    "gymnasium.wrappers.",
-    "ottrpo.envs.toys",
-    "stable_baselines3.common.monitor",
-    "stable_baselines3.common.running_mean_std",
-    "stable_baselines3.common.vec_env.",
-)
 # Objects of these classes are entered: their own attributes are kept.
 _ENTERED = (
     "gymnasium.wrappers.utils",
@@ -80,9 +69,7 @@ def capture_layer(layer: Any, arrays: Arrays, name: str) -> dict[str, Any]:
     kind = type(layer).__name__
     try:
         if keeps_itself(layer):
-            return {"own": encode(layer.capture_state(), arrays, name)}
-        if not (_known(layer) or _converts_only(layer)):
-            raise NotCaptured(f"{kind} is none of the environments and wrappers that are known")
+            return {"own": encode(_own(layer), arrays, name)}
         return {"attributes": _attributes(layer, arrays, name)}
     except NotPlain as error:
         raise NotCaptured(f"in {kind}, {str(error).removeprefix(f'{name}.')}") from error
@@ -106,26 +93,67 @@ def class_name(layer: Any) -> str:
     return f"{type(layer).__module__}.{type(layer).__qualname__}"
 
 
-def _known(layer: Any) -> bool:
-    return class_name(layer).startswith(KNOWN)
+def restored_alike(was: Any, now: Any) -> bool:
+    """Whether two things that environments returned are the same, bit for bit."""
+    if isinstance(was, dict):
+        return was.keys() == now.keys() and all(restored_alike(was[key], now[key]) for key in was)
+    if isinstance(was, tuple | list):
+        return len(was) == len(now) and all(map(restored_alike, was, now))
+    one, other = np.asarray(was), np.asarray(now)
+    if one.dtype == object or other.dtype == object:
+        return bool(was == now)
+    same = one.dtype == other.dtype and one.shape == other.shape
+    return same and one.tobytes() == other.tobytes()
 
 
-def _converts_only(layer: Any) -> bool:
-    """Whether it is a wrapper that converts observations, actions or rewards and does no more."""
-    for base in (gym.ObservationWrapper, gym.ActionWrapper, gym.RewardWrapper):
-        if isinstance(layer, base):
-            kind = type(layer)
-            return kind.step is base.step and kind.reset is base.reset
-    return False
+def _own(layer: Any) -> Any:
+    """What a layer says of itself; its author may not have thought of everything."""
+    try:
+        return layer.capture_state()
+    except NotCaptured:
+        raise
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise NotCaptured(f"capture_state of {type(layer).__name__} failed: {reason}") from error
+
+
+def _variables(owner: Any) -> dict[str, Any]:
+    """The attributes of an object, whether it has a dictionary or slots."""
+    found = dict(getattr(owner, "__dict__", {}))
+    for kind in type(owner).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            hidden = slot.startswith("__") and not slot.endswith("__")
+            name = f"_{kind.__name__.lstrip('_')}{slot}" if hidden else slot
+            if name not in ("__dict__", "__weakref__") and hasattr(owner, name):
+                found[name] = getattr(owner, name)
+    return found
 
 
 def _attributes(owner: Any, arrays: Arrays, name: str) -> dict[str, Any]:
     kept: dict[str, Any] = {}
-    for key, value in vars(owner).items():
-        if key in _DESCRIPTION or _is_fixed(owner, value):
-            continue
-        kept[key] = _attribute(key, value, arrays, f"{name}.{key}")
+    for key, value in _variables(owner).items():
+        if isinstance(value, spaces.Space):
+            drawn = _generators(value)
+            if any(generator is not None for generator in drawn):
+                kept[key] = {TAG: "space", "drawn": encode(drawn, arrays, f"{name}.{key}")}
+        elif key not in _DESCRIPTION and not _is_fixed(owner, value):
+            kept[key] = _attribute(key, value, arrays, f"{name}.{key}")
     return kept
+
+
+def _generators(space: Any) -> list[Any]:
+    """Those of a space and of the spaces in it; None where nothing was drawn yet."""
+    inner = getattr(space, "spaces", ())
+    leaves = inner.values() if isinstance(inner, dict) else inner
+    return [space._np_random, *(drawn for leaf in leaves for drawn in _generators(leaf))]
+
+
+def _set_generators(space: Any, drawn: Iterator[Any]) -> None:
+    space._np_random = next(drawn)
+    inner = getattr(space, "spaces", ())
+    for leaf in inner.values() if isinstance(inner, dict) else inner:
+        _set_generators(leaf, drawn)
 
 
 def _attribute(key: str, value: Any, arrays: Arrays, name: str) -> Any:
@@ -145,26 +173,44 @@ def _attribute(key: str, value: Any, arrays: Arrays, name: str) -> Any:
 
 
 def _restore_attribute(owner: Any, name: str, encoded: Any, arrays: Mapping[str, Any]) -> None:
-    mine = vars(owner)
-    if name not in mine or name in _DESCRIPTION or _is_fixed(owner, mine[name]):
-        raise ValueError(f"{type(owner).__name__} has no state {name!r}")
+    mine = _variables(owner)
     kind = encoded.get(TAG) if isinstance(encoded, dict) else None
-    if name in _TABLES:
+    if name not in mine or not _is_state(owner, name, mine[name], kind):
+        raise ValueError(f"{type(owner).__name__} has no state {name!r}")
+    if kind == "space":
+        _restore_space(mine[name], decode(encoded["drawn"], arrays))
+    elif name in _TABLES:
         if encoded["sha256"] != _fingerprint(mine[name]):
             raise ValueError(f"{type(owner).__name__} has another {name!r} than it had")
     elif kind == "physics":
         physics.restore(mine[name], encoded["arrays"], arrays)
     elif kind == "object":
-        for key, value in encoded["attributes"].items():
-            _restore_attribute(mine[name], key, value, arrays)
+        _restore_object(mine[name], encoded, arrays)
     elif kind == "objects":
         for key, value in encoded["items"].items():
-            for inner, state in value["attributes"].items():
-                _restore_attribute(mine[name][key], inner, state, arrays)
+            _restore_object(mine[name][key], value, arrays)
     else:
         value = decode(encoded, arrays)
         _require_alike(f"{type(owner).__name__}.{name}", mine[name], value)
         setattr(owner, name, value)
+
+
+def _restore_object(entered: Any, encoded: Any, arrays: Mapping[str, Any]) -> None:
+    for key, value in encoded["attributes"].items():
+        _restore_attribute(entered, key, value, arrays)
+
+
+def _is_state(owner: Any, name: str, value: Any, kind: str | None) -> bool:
+    if isinstance(value, spaces.Space):
+        return kind == "space"
+    return kind != "space" and name not in _DESCRIPTION and not _is_fixed(owner, value)
+
+
+def _restore_space(space: Any, drawn: Any) -> None:
+    kinds = (np.random.Generator, type(None))
+    if len(drawn) != len(_generators(space)) or not all(isinstance(one, kinds) for one in drawn):
+        raise ValueError(f"the saved generators are not those of {type(space).__name__}")
+    _set_generators(space, iter(drawn))
 
 
 def _require_alike(name: str, now: Any, saved: Any) -> None:

@@ -7,13 +7,43 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv,
 
 from ottrpo.persistence.values import Arrays, decode, encode
 
-from .capturable import Capturable, capture_layers, restore_layers
+from . import proof
+from .capturable import Capturable
 from .layers import NotCaptured, capture_layer, class_name, keeps_itself, restore_layer
+from .stack import capture_layers, restore_layers
+
+# wrappers of which all state stands in their attributes
+KNOWN = ("stable_baselines3.common.vec_env.", "ottrpo.")
 
 
 def why_not_exact(env: VecEnv) -> str | None:
-    """Why the state of ``env`` can't be captured whole; ``None`` if it can."""
-    return capture(env, {}, "environment")[1]
+    """Why ``env`` can't be relied on to go on exactly; ``None`` if its environments did in a trial.
+
+    It need not have been reset, and is not touched.
+    """
+    wrappers, base = _unwrapped(env)
+    reasons = [_captured(wrapper, {}, "wrapper")[1] for wrapper in wrappers]
+    return next((why for why in (*reasons, _why_not_inside(base)) if why is not None), None)
+
+
+def _why_not_inside(base: VecEnv) -> str | None:
+    if keeps_itself(base):
+        return None
+    if isinstance(base, DummyVecEnv):
+        each = {tuple(map(class_name, proof.layers(env))): env for env in base.envs}
+        reasons = (proof.why_not_exact(env) for env in each.values())
+        return next((why for why in reasons if why is not None), None)
+    reason: str | None = _why_not_remote(base) or base.env_method("why_not_exact", indices=0)[0]
+    return reason
+
+
+def _why_not_remote(base: VecEnv) -> str | None:
+    if type(base) is not SubprocVecEnv:
+        return f"{type(base).__name__} is none of the vector environments that are known"
+    # the outermost wrapper: it captures what is inside of it only
+    if set(_outermost(base)) != {Capturable.__name__}:
+        return "environments in other processes need the wrapper Capturable around each"
+    return None
 
 
 def capture(env: VecEnv, arrays: Arrays, name: str) -> tuple[dict[str, Any], str | None]:
@@ -60,10 +90,13 @@ def _unwrapped(env: VecEnv) -> tuple[list[VecEnvWrapper], VecEnv]:
 
 def _captured(layer: Any, arrays: Arrays, name: str) -> tuple[dict[str, Any], str | None]:
     state, reason = None, None
-    try:
-        state = capture_layer(layer, arrays, name)
-    except NotCaptured as error:
-        reason = str(error)
+    if keeps_itself(layer) or class_name(layer).startswith(KNOWN):
+        try:
+            state = capture_layer(layer, arrays, name)
+        except NotCaptured as error:
+            reason = str(error)
+    else:
+        reason = f"{type(layer).__name__} is none of the vector wrappers that are known"
     return {"class": class_name(layer), "state": state}, reason
 
 
@@ -73,13 +106,9 @@ def _capture_base(base: VecEnv, arrays: Arrays, name: str) -> tuple[list[Any], s
     if isinstance(base, DummyVecEnv):
         both = [capture_layers(env, arrays, f"{name}.{i}") for i, env in enumerate(base.envs)]
         return [states for states, _ in both], next((why for _, why in both if why), None)
-    if type(base) is not SubprocVecEnv:
-        return [], f"{type(base).__name__} is none of the vector environments that are known"
-    # the outermost wrapper: it captures what is inside of it only
-    if set(_outermost(base)) != {Capturable.__name__}:
-        return [], "environments in other processes need the wrapper Capturable around each"
-    # ask first: a worker that raises is a worker that is gone
-    reason = next((why for why in base.env_method("why_not_exact") if why), None)
+    reason = _why_not_remote(base)
+    if reason is None:  # ask first: a worker that raises is a worker that is gone
+        reason = next((why for why in base.env_method("why_not_captured") if why), None)
     if reason is not None:
         return [], reason
     states = base.env_method("capture_state")
