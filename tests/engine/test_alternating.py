@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 from ottrpo.engine.algorithms import natural_gradient as natural
 from ottrpo.engine.algorithms.behaviour import Features, Smoothing, draw_features
 from ottrpo.engine.algorithms.bgpg import gradient_direction
-from ottrpo.engine.algorithms.guided import draw_noise, make_alternate, start_guided
+from ottrpo.engine.algorithms.guided import Alternate, draw_noise, start_guided
 from ottrpo.engine.algorithms.objective import (
     Objective,
     Outputs,
@@ -186,7 +186,7 @@ def flat_of(learner):
 def test_bgpg_is_its_definition(by_sample):
     case = problem()
     networks, features, rows, index, weight, table, draws = case
-    alternate = make_alternate(OBJECTIVE, SMOOTHING, gradient_direction(0.5), by_sample=by_sample)
+    alternate = Alternate(OBJECTIVE, SMOOTHING, gradient_direction(0.5), by_sample=by_sample)
     learner, fit = alternate(
         start_guided(networks, "adam", features, None), rows, index, weight, draws, table, RATE
     )
@@ -206,7 +206,7 @@ def test_wnpg_is_its_definition():
         singular_tolerance=0.0,
         optimiser="adam",
     )
-    alternate = make_alternate(OBJECTIVE, SMOOTHING, direction, by_sample=False)
+    alternate = Alternate(OBJECTIVE, SMOOTHING, direction, by_sample=False)
     start = doubled(start_guided(networks, "adam", features, 1e-2))
     learner, fit = alternate(start, rows, index, weight, draws, table, RATE)
     expected = reference(case, dense_natural(1e-2), by_sample=False)
@@ -225,7 +225,7 @@ def test_damping_is_carried_from_rollout_to_rollout():
         singular_tolerance=1e-8,
         optimiser="sgd",
     )
-    alternate = make_alternate(OBJECTIVE, SMOOTHING, direction, by_sample=False)
+    alternate = Alternate(OBJECTIVE, SMOOTHING, direction, by_sample=False)
     learner = doubled(start_guided(networks, "sgd", features, 1e-2))
     assert isinstance(learner.moments.damping, natural.Damping)
     for rollout in (1, 2):

@@ -152,10 +152,10 @@ class Guided(Algorithm):
         """The networks, and what the direction remembers."""
 
     @cached_property
-    def alternate(self) -> Callable[..., tuple[Learner, Batch]]:
+    def alternate(self) -> "Alternate":
         """The compiled update of a rollout."""
         direction, by_sample = self.direction(), self.by_sample
-        return make_alternate(self.objective, self.smoothing, direction, by_sample=by_sample)
+        return Alternate(self.objective, self.smoothing, direction, by_sample=by_sample)
 
     def learners(self, networks: Networks, rng: Generator) -> dict[str, Learner]:
         """Policy and value function; the features of the test functions are kept beside them."""
@@ -225,10 +225,8 @@ def start_guided(
     return Learner(networks, Memory(OPTIMISERS[optimiser]().init(flat), features, state))
 
 
-def make_alternate(
-    objective: Objective, smoothing: Smoothing, direction: Direction, *, by_sample: bool
-) -> Callable[..., tuple[Learner, Batch]]:
-    """The compiled update of a rollout.
+class Alternate:
+    """The compiled update of a rollout: test functions and policy take turns.
 
     Args:
         objective: what is descended.
@@ -236,24 +234,64 @@ def make_alternate(
         direction: how.
         by_sample: whether test functions belong to the rows of the rollout, or, as published, to
             places in a minibatch, whatever row stands there.
-
-    Returns:
-        a function of a learner, rows, row numbers and weights of the minibatches, `Draws`, the
-        table of noise and the learning rate; it gives the new learner and what to report.
     """
 
-    def one(
-        turn: Turn, rows: Batch, weight: Array, draws: Draws, table: Array, learning_rate: Array
+    def __init__(
+        self, objective: Objective, smoothing: Smoothing, direction: Direction, *, by_sample: bool
+    ) -> None:
+        self._objective, self._smoothing, self._direction = objective, smoothing, direction
+        self._by_sample = by_sample
+        self._loop = over_minibatches(self._one, **WIDE)
+        self._inner_products = compiled(gram, **WIDE)
+
+    def __call__(
+        self,
+        learner: Learner,
+        rows: Batch,
+        index: Array,
+        weight: Array,
+        draws: Draws,
+        table: Array,
+        learning_rate: Array,
+    ) -> tuple[Learner, Batch]:
+        """The new learner and what to report.
+
+        Args:
+            learner: the old one.
+            rows: of the rollout.
+            index: row numbers of the minibatches.
+            weight: of the rows in them.
+            draws: of each minibatch.
+            table: of noise.
+            learning_rate: of the policy and the value function.
+        """
+        places = len(rows["flat"]) if self._by_sample else index.shape[1]
+        features = learner.moments.features
+        turn = Turn(learner, zero_potentials(places, features))
+        rows = rows | {"old_gram": self._inner_products(features, rows["old_action"])}
+        turn, terms = self._loop(turn, rows, index, (weight, draws), table, learning_rate)
+        return turn.learner, terms
+
+    def _one(
+        self,
+        turn: Turn,
+        rows: Batch,
+        weight: Array,
+        draws: Draws,
+        table: Array,
+        learning_rate: Array,
     ) -> tuple[Turn, Terms]:
         learner, features = turn.learner, turn.learner.moments.features
         outputs, pull_back, in_order, move = _linearised(learner.networks, rows)
-        old_action = rows["old_action"]
+        old_action, smoothing = rows["old_action"], self._smoothing
         shape = (smoothing.steps + 1, *old_action.shape)
         noise = jax.lax.dynamic_slice(table, (draws.offset,), (math.prod(shape),)).reshape(shape)
 
         # (a) the test functions climb the dual while the policy stands still
         action = outputs.mean[:, None] + outputs.std[:, None] * noise[:-1]
-        beta = jax.tree.map(lambda held: held[rows["id"]], turn.beta) if by_sample else turn.beta
+        beta = turn.beta
+        if self._by_sample:
+            beta = jax.tree.map(lambda held: held[rows["id"]], turn.beta)
         reached = ascend(features, beta, action, old_action, rows["old_gram"], smoothing)
 
         # (b) the policy descends while the test functions stand still
@@ -267,46 +305,28 @@ def make_alternate(
                 old_action,
                 smoothing.strength,
             )
-            return guided_loss(outputs, moved, rows, weight, objective)
+            return guided_loss(outputs, moved, rows, weight, self._objective)
 
         (value, terms), of_outputs = jax.value_and_grad(loss, has_aux=True)(outputs)
         slopes = Slopes(value, outputs, of_outputs, pull_back, in_order, noise[-1], weight)
-        change, memory, more = direction(slopes, learner.moments, draws, learning_rate)
-        # rows of weight 0 only fill the minibatch up
-        used = (weight > 0)[:, None]
-        if by_sample:
-            kept = jax.tree.map(
-                lambda held, old, new: held.at[rows["id"]].add(jnp.where(used, new - old, 0.0)),
-                turn.beta,
-                beta,
-                reached.beta,
-            )
-        else:
-            kept = jax.tree.map(lambda old, new: jnp.where(used, new, old), beta, reached.beta)
+        change, memory, more = self._direction(slopes, learner.moments, draws, learning_rate)
+        kept = self._kept(turn.beta, beta, reached.beta, rows["id"], weight)
         first, last = (weight @ reached.dual(t, smoothing.strength) for t in (0, -1))
         terms |= {"dual_first": first, "dual_last": last} | more
         return Turn(Learner(move(learning_rate * change), memory), kept), terms
 
-    loop = over_minibatches(one, **WIDE)
-    inner_products = compiled(gram, **WIDE)
+    def _kept(
+        self, held: Potentials, before: Potentials, after: Potentials, row: Array, weight: Array
+    ) -> Potentials:
+        """The test functions for the next turn; rows of weight 0 only fill the minibatch up."""
+        used = (weight > 0)[:, None]
 
-    def alternate(
-        learner: Learner,
-        rows: Batch,
-        index: Array,
-        weight: Array,
-        draws: Draws,
-        table: Array,
-        learning_rate: Array,
-    ) -> tuple[Learner, Batch]:
-        places = len(rows["flat"]) if by_sample else index.shape[1]
-        features = learner.moments.features
-        turn = Turn(learner, zero_potentials(places, features))
-        rows = rows | {"old_gram": inner_products(features, rows["old_action"])}
-        turn, terms = loop(turn, rows, index, (weight, draws), table, learning_rate)
-        return turn.learner, terms
+        def keep(held: Array, old: Array, new: Array) -> Array:
+            if self._by_sample:
+                return held.at[row].add(jnp.where(used, new - old, 0.0))
+            return jnp.where(used, new, old)
 
-    return alternate
+        return Potentials(*map(keep, held, before, after))
 
 
 def draw_noise(
