@@ -161,6 +161,7 @@ def test_an_agent_without_default_results_is_known_by_its_tuned_ones(results, ca
         ('"mark": 100', '"mark": "x"'),
         ('"deterministic": false', '"deterministic": 7'),
         ('"mark"', '"nark"'),
+        ("{", '["a list"]\n{'),
     ],
 )
 def test_what_no_evaluation_writes_is_told_in_one_line(tmp_path, capsys, old, new):
@@ -170,7 +171,20 @@ def test_what_no_evaluation_writes_is_told_in_one_line(tmp_path, capsys, old, ne
     log.write_text(log.read_text().replace(old, new, 1))
     code, out, err = told_by(capsys, path, path)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert re.search(r"an evaluation can't be \{|at 100 must have some finite returns, got", err)
+    assert re.search(
+        r"an evaluation can't be [\{\[]|at 100 must have some finite returns, got", err
+    )
+
+
+@pytest.mark.parametrize("key", ["environment", "agent", "config", "seed", "steps", "resolved"])
+@pytest.mark.parametrize("value", [None, [1]])
+def test_a_manifest_that_is_no_run_s_is_told_in_one_line(tmp_path, capsys, key, value):
+    path = make_run(tmp_path / "a", 0, 10.0)
+    about = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps(about | {key: value}))
+    code, out, err = told_by(capsys, path, path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"is not a run, by its {key}; results are named STUDY:CELL" in err
 
 
 def test_two_single_runs_have_no_interval(tmp_path, capsys):

@@ -88,12 +88,13 @@ def test_an_improvement_by_hand():
 
 
 def test_a_profile_by_hand():
-    profile = performance_profile([[1.0, 3.0], [2.0]], [0.0, 1.0, 2.0, 3.0], rng=stream())
+    thresholds = [0.0, 1.0, 2.0, 3.0]
+    share, low, high = performance_profile([[1.0, 3.0], [2.0]], thresholds, rng=stream())
     # above 1: half of the first environment, all of the second; a score is not above itself
-    assert profile.share_k.tolist() == [1.0, 0.75, 0.25, 0.0]
-    assert (profile.low_k <= profile.share_k).all()
-    assert (profile.share_k <= profile.high_k).all()
-    assert profile.high_k[2] == 0.5
+    assert share.tolist() == [1.0, 0.75, 0.25, 0.0]
+    assert (low <= share).all()
+    assert (share <= high).all()
+    assert high[2] == 0.5
 
 
 def test_intervals_of_means_against_scipy():

@@ -109,10 +109,9 @@ def aggregate_panel(aggregate: Aggregate, groups: Sequence[Group]) -> Panel | No
     curves = []
     for group in [group for group in groups if not group.missing][:SHOWN]:
         rng = np.random.default_rng(REPORT_SEED)
-        profile = performance_profile(group.strata, THRESHOLDS, rng=rng, resamples=500)
-        band = np.array([profile.share_k, profile.low_k, profile.high_k])
+        band = performance_profile(group.strata, THRESHOLDS, rng=rng, resamples=500)
         label = f"{group.agent}, {group.title}"
-        curves.append(Curve(label, group.agent, profile.threshold_k, band))
+        curves.append(Curve(label, group.agent, THRESHOLDS, band))
     if not curves:
         return None
     return Panel(

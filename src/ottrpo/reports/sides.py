@@ -29,6 +29,13 @@ from ottrpo.results.reading import (
 )
 from ottrpo.results.run_directory import RunDirectory
 
+# What a run's manifest must tell to be compared.
+_TOLD: dict[str, type] = {
+    **dict.fromkeys(("environment", "agent", "config"), str),
+    **dict.fromkeys(("seed", "steps"), int),
+    "resolved": dict,
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
@@ -94,12 +101,12 @@ def _from_runs(text: str, path: Path) -> Side:
     by_environment: dict[str, list[RunDirectory]] = {}
     for place in found:
         run = RunDirectory.open(place)
-        whole = all(type(run.manifest.get(key)) is int for key in ("seed", "steps"))
+        wrong = [key for key, kind in _TOLD.items() if type(run.manifest.get(key)) is not kind]
         require(
-            whole and isinstance(run.manifest.get("resolved"), dict),
-            f"{place} is not a run; results are named STUDY:CELL",
+            not wrong,
+            f"{place} is not a run, by its {', '.join(wrong)}; results are named STUDY:CELL",
         )
-        by_environment.setdefault(str(run.manifest["environment"]), []).append(run)
+        by_environment.setdefault(run.manifest["environment"], []).append(run)
     cells = {name: _from_seeds(text, name, runs) for name, runs in by_environment.items()}
     return Side(name=text, cells=cells)
 

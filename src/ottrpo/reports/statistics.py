@@ -59,16 +59,6 @@ class TrainedScores:
     std_time: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Profile:
-    """Share of runs above each threshold, with a band."""
-
-    threshold_k: Floats
-    share_k: Floats
-    low_k: Floats
-    high_k: Floats
-
-
 def trained_scores(mark_t: NDArray[np.int64], return_nt: Floats, steps: int) -> TrainedScores:
     """The last tenth of training, seed by seed; an evaluation that a seed lacks is NaN.
 
@@ -217,8 +207,12 @@ def performance_profile(
     rng: np.random.Generator,
     level: float = 0.95,
     resamples: int = RESAMPLES,
-) -> Profile:
-    """The share of runs whose score lies above each threshold, mean over environments."""
+) -> Floats:
+    """The share of runs whose score lies above each threshold, mean over environments.
+
+    Returns:
+        The shares, and the lower and the upper edge of their band: [3, K].
+    """
     threshold = floats("thresholds", threshold_k, ndim=1)
     scores = _strata(strata)
     drawn = _resampled(scores, rng, resamples)
@@ -226,7 +220,7 @@ def performance_profile(
     tail = (1.0 - level) / 2.0
     low_k, high_k = np.quantile(share_rk, [tail, 1.0 - tail], axis=0)
     share_k = np.mean([_above(stratum[None], threshold)[0] for stratum in scores], axis=0)
-    return Profile(threshold_k=threshold, share_k=share_k, low_k=low_k, high_k=high_k)
+    return np.array([share_k, low_k, high_k])
 
 
 def _scores(score_n: ArrayLike) -> Floats:

@@ -207,13 +207,14 @@ def last_records(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-def returns_of(record: Mapping[str, Any], episodes: int | None = None) -> list[float]:
+def returns_of(record: Any, episodes: int | None = None) -> list[float]:
     """The returns of an evaluation, which must be one that a run writes.
 
     Raises:
         ValueError: if it is not, or has not this many episodes.
     """
-    way, mark, returns = (record.get(key) for key in ("deterministic", "mark", "returns"))
+    told = record if isinstance(record, Mapping) else {}
+    way, mark, returns = (told.get(key) for key in ("deterministic", "mark", "returns"))
     if not (isinstance(way, bool) and type(mark) is int and isinstance(returns, list)):
         raise ValueError(f"an evaluation can't be {shown(record)}")
     finite = [isinstance(value, int | float) and math.isfinite(value) for value in returns]
