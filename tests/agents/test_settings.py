@@ -2,12 +2,14 @@
 
 import inspect
 
+import numpy as np
 import pytest
 
 from ottrpo import BGPG, OTTRPO, WNPG
 from ottrpo.agents.settings import CHECKS, NOT_SAVED, OTTRPOSettings, WNPGSettings
 from ottrpo.core.documented import documentation
 from ottrpo.engine.schedules import Straight
+from ottrpo.engine.spaces import FiniteActions
 
 AGENTS = (OTTRPO, BGPG, WNPG)
 each = pytest.mark.parametrize("kind", AGENTS, ids=lambda kind: kind.__name__)
@@ -121,3 +123,18 @@ def test_sb3_s_spelling_of_the_size_of_features():
     assert agent(policy_kwargs=kwargs).architecture.features_dim == 16
     with pytest.raises(ValueError, match="'depth' is not one of features_extractor_kwargs"):
         agent(policy_kwargs={"features_extractor_kwargs": {"depth": 1}})
+
+
+@pytest.mark.parametrize("radius", [1e-12, 9e-11])
+def test_a_radius_that_would_be_raised_in_silence_is_refused(radius):
+    with pytest.raises(ValueError, match="radius must be at least 1e-10"):
+        agent(radius=radius)
+    assert agent(radius=1e-10).radius == 1e-10
+
+
+def test_nan_in_an_action_mask_allows_nothing():
+    labels = FiniteActions((3,), np.array([0]), scalar=True)
+    with pytest.raises(ValueError, match="action masks are made of True and False"):
+        labels.pad_mask(np.array([[1.0, np.nan, 0.0]]))
+    for mask in ([[True, False, True]], [[1, 0, 1]], [[1.0, 0.0, 1.0]]):
+        assert labels.pad_mask(np.array(mask))[0, 0].tolist() == [True, False, True]

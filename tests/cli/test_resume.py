@@ -4,7 +4,9 @@ import errno
 import json
 import os
 import signal
+import sys
 import threading
+import types
 from dataclasses import replace
 
 import numpy as np
@@ -249,3 +251,25 @@ def test_a_job_goes_on_where_it_was(whole, tmp_path, monkeypatch):
     assert (out / "agent.zip").stat().st_mtime_ns == when
     with pytest.raises(ValueError, match="holds another run"):
         begin_or_go_on(replace(spec, seed=9), out, EVERY)
+
+
+def test_other_arithmetic_than_when_it_began_is_told(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "run"
+    interrupted(monkeypatch, lambda: train(out))
+    capsys.readouterr()
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+    assert main(["resume", str(out)]) == 0
+    told = capsys.readouterr().out
+    assert "other arithmetic than when it began, so numbers may differ: XLA_FLAGS  -> --xla" in told
+
+
+def test_what_changes_arithmetic_stands_in_the_manifest(monkeypatch):
+    from ottrpo.experiments import provenance
+
+    monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "bfloat16")
+    plain = provenance.arithmetic()
+    assert plain["JAX_ENABLE_X64"] == "False"
+    assert plain["JAX_DEFAULT_MATMUL_PRECISION"] == "bfloat16"
+    jax = types.SimpleNamespace(config=types.SimpleNamespace(jax_enable_x64=True))
+    monkeypatch.setitem(sys.modules, "jax", jax)  # as if a program had said so
+    assert provenance.arithmetic()["JAX_ENABLE_X64"] == "True"

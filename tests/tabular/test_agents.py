@@ -438,3 +438,14 @@ def test_a_stepped_agent_trains_on_after_loading_too(tmp_path):
         agent.learn(300)
     np.testing.assert_array_equal(half.estimates.q_sa, whole.estimates.q_sa)
     assert half.num_timesteps == whole.num_timesteps
+
+
+@pytest.mark.parametrize("wrong", [-1, 2.7, 16, float("nan")])
+def test_an_observation_that_is_no_state_is_refused(wrong):
+    class Wrong(gym.ObservationWrapper):
+        def observation(self, observation):
+            return wrong
+
+    agent = TabularOTTRPO(Wrong(gym.make("FrozenLake-v1")), radius=0.1)
+    with pytest.raises(ValueError, match=f"returned the observation {wrong}, which is not in its"):
+        agent.learn(100)

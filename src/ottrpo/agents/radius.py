@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from ottrpo.engine.schedules import SMALLEST_RADIUS
+
 from .checks import finite, not_negative, positive, scheduled
 
 
@@ -27,7 +29,10 @@ def _budget(name: str, value: Any) -> float:
 
 
 def _positive_budget(name: str, value: Any) -> float:
-    return positive(name, finite(name, value))
+    budget = positive(name, finite(name, value))
+    if budget < SMALLEST_RADIUS:
+        raise ValueError(f"{name} must be at least {SMALLEST_RADIUS}, got {value!r}")
+    return budget
 
 
 def _share(value: Any) -> Any:

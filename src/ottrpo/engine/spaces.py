@@ -188,7 +188,10 @@ class FiniteActions:
 
     def pad_mask(self, mask_n: Array) -> NDArray[np.bool_]:
         """Action masks as environments state them [n, sum of counts], as [n, f, k]."""
-        mask_n = np.asarray(mask_n, dtype=np.bool_).reshape(len(mask_n), -1)
+        mask_n = np.asarray(mask_n)
+        if mask_n.dtype != np.bool_ and not np.isfinite(mask_n).all():  # NaN would count as allowed
+            raise ValueError("action masks are made of True and False, or 1 and 0; got NaN")
+        mask_n = mask_n.astype(np.bool_).reshape(len(mask_n), -1)
         if mask_n.shape[1] != sum(self.counts):
             raise ValueError(
                 f"action masks must have {sum(self.counts)} entries, got {mask_n.shape[1]}"

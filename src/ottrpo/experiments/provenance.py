@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ PACKAGES = (
     "stable-baselines3",
     "sb3-contrib",
 )
+# environment variables that change arithmetic, beside XLA_FLAGS
+ARITHMETIC = ("JAX_DEFAULT_MATMUL_PRECISION", "JAX_PLATFORMS")
 
 
 def versions() -> dict[str, str | None]:
@@ -46,6 +49,16 @@ def hardware() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": {name: os.environ.get(name) for name in THREAD_VARIABLES},
     }
+
+
+def arithmetic() -> dict[str, str | None]:
+    """What else may change a number: the processor, and how JAX was told to compute."""
+    jax = sys.modules.get("jax")  # set in a program, if not in the environment
+    told = {name: os.environ.get(name) for name in ARITHMETIC}
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    told["XLA_FLAGS"] = " ".join(flag for flag in flags if "thread" not in flag)  # those are ours
+    wide = os.environ.get("JAX_ENABLE_X64") if jax is None else str(jax.config.jax_enable_x64)
+    return {"processor": _processor(), **told, "JAX_ENABLE_X64": str(wide in ("1", "True", "true"))}
 
 
 def commit() -> str | None:

@@ -104,6 +104,7 @@ def manifest(spec: RunSpec, agent: Any = None, checkpoint_every: int = 0) -> dic
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": provenance.versions(),
         "hardware": provenance.hardware(),
+        "arithmetic": provenance.arithmetic(),
         "commit": provenance.commit(),
     }
 
@@ -290,13 +291,16 @@ def _tell_mode(manifest: Mapping[str, Any], tell: Callable[[str], None]) -> None
 
 
 def _tell_changes(manifest: Mapping[str, Any], tell: Callable[[str], None]) -> None:
-    """Say which versions are others than those the run began with: numbers may depend on them."""
-    before, now = manifest.get("versions") or {}, provenance.versions()
-    changed = [
-        f"{name} {was} -> {now.get(name)}" for name, was in before.items() if was != now.get(name)
-    ]
-    if changed:
-        tell(f"other versions than when it began, so numbers may differ: {', '.join(changed)}")
+    """Say what is other than when the run began, and may change numbers."""
+    for key, what, now in (
+        ("versions", "other versions", provenance.versions()),
+        ("arithmetic", "other arithmetic", provenance.arithmetic()),
+    ):
+        before = manifest.get(key) or now  # manifests did not always say it
+        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        changed = [f"{name} {before.get(name)} -> {now.get(name)}" for name in names]
+        if changed:
+            tell(f"{what} than when it began, so numbers may differ: {', '.join(changed)}")
 
 
 def load_agent(directory: RunDirectory) -> Any:

@@ -112,13 +112,13 @@ class SteppingSimulator:
     def _episode(self, policy_sa: Floats) -> Iterator[tuple[int, int, float, int, int]]:
         observation, info = self._env.reset(seed=self._env_seed)
         self._env_seed = None  # seeded once; later resets continue the environment's stream
-        state = int(observation) - self._first_state
+        state = self._state(observation)
         for played in range(1, self._problem.step_cap + 1):
             action = self._choose(policy_sa, state, info)
             observation, reward, terminated, truncated, info = self._env.step(
                 action + self._first_action
             )
-            after = int(observation) - self._first_state
+            after = self._state(observation)
             ending = kernels.RUNNING
             if terminated:
                 ending = kernels.TERMINATED
@@ -128,6 +128,16 @@ class SteppingSimulator:
             if ending != kernels.RUNNING:
                 return
             state = after
+
+    def _state(self, observation: Any) -> int:
+        """The number of a state; -1 would be the last one to an array, and 2.7 the one at 2."""
+        state = observation - self._first_state
+        if not (0 <= state < self._problem.n_states and state == int(state)):
+            raise ValueError(
+                f"{self._problem.name} returned the observation {observation!r}, which is not in "
+                f"its space of {self._problem.n_states} states from {self._first_state} on"
+            )
+        return int(state)
 
     def _choose(self, policy_sa: Floats, state: int, info: Mapping[str, Any]) -> int:
         chance_a = policy_sa[state]
