@@ -239,7 +239,7 @@ def test_what_makes_no_sense_is_refused():
         ({}, normalised, "normalised already"),
         ({"n_envs": 3}, copies(2), "n_envs is 3"),
         ({"normalize_obs": True}, MATCH, "normalize_obs needs observations in a Box"),
-        ({"policy_kwargs": {"activation": "relu"}}, REACH, "policy_kwargs has no 'activation'"),
+        ({"policy_kwargs": {"activation": "relu"}}, REACH, "'activation' is not one of"),
         ({"policy_kwargs": {"activation_fn": "bump"}}, REACH, "activation_fn 'bump' is unknown"),
         ({"learning_rate": {"from": 1}}, REACH, "a schedule has"),
         ({"n_steps": 1}, REACH, "must be greater than 1"),

@@ -32,19 +32,22 @@ class AgentEntry:
 
     Attributes:
         key: unique; also the folder of its configurations.
-        name: on the command line.
         module: where the class lives.
         class_name: what it is called there.
-        finite: whether it needs Discrete observations and actions.
         description: one line.
+        finite: whether it needs Discrete observations and actions.
+        name: on the command line; the key by default.
     """
 
     key: str
-    name: str
     module: str
     class_name: str
-    finite: bool
     description: str
+    finite: bool = False
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.key)
 
     @property
     def config_folder(self) -> Path:
@@ -96,31 +99,24 @@ _ALL_AGENTS = (
     ),
     AgentEntry(
         key="ottrpo",
-        name="ottrpo",
         module="ottrpo.agents.ottrpo",
         class_name="OTTRPO",
-        finite=False,
         description="OT-TRPO with networks: continuous control, images, discrete actions",
     ),
     AgentEntry(
         key="bgpg",
-        name="bgpg",
         module="ottrpo.agents.bgpg",
         class_name="BGPG",
-        finite=False,
         description="BGPG: policy gradient with a Wasserstein penalty on behaviour; Box actions",
     ),
     AgentEntry(
         key="wnpg",
-        name="wnpg",
         module="ottrpo.agents.wnpg",
         class_name="WNPG",
-        finite=False,
         description="WNPG: BGPG's loss along a Wasserstein natural gradient; Box actions",
     ),
     AgentEntry(
         key="wpo",
-        name="wpo",
         module="ottrpo.tabular.agents",
         class_name="WPO",
         finite=True,
@@ -128,26 +124,20 @@ _ALL_AGENTS = (
     ),
     AgentEntry(
         key="trpo",
-        name="trpo",
         module="ottrpo.agents.sb3",
         class_name="TRPO",
-        finite=False,
         description="TRPO of sb3-contrib: a KL trust region by conjugate gradients",
     ),
     AgentEntry(
         key="ppo",
-        name="ppo",
         module="ottrpo.agents.sb3",
         class_name="PPO",
-        finite=False,
         description="PPO of Stable-Baselines3: clipped probability ratios",
     ),
     AgentEntry(
         key="a2c",
-        name="a2c",
         module="ottrpo.agents.sb3",
         class_name="A2C",
-        finite=False,
         description="A2C of Stable-Baselines3: one plain policy-gradient step per rollout",
     ),
 )
