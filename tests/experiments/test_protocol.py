@@ -28,7 +28,7 @@ def test_short_runs_have_marks_too(steps):
     assert marks[0] >= 1
 
 
-def test_the_score_of_a_run_is_the_mean_of_its_last_tenth_by_way_to_act(tmp_path):
+def test_the_score_is_the_mean_of_the_last_tenth_of_one_way_to_act(tmp_path):
     run = RunDirectory.create(tmp_path, {"seed": 3, "environment": "Hopper-v5"})
     for mark, way, returns in (
         (900, False, [100.0, 100.0]),  # not in the last tenth
