@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 
+from ottrpo.benchmarks import train
 from ottrpo.cli import main
 
 
@@ -24,3 +25,11 @@ def test_environments_are_measured_in_one_run():
 def test_mistakes_are_one_line(capsys):
     assert main(["bench", "envs", "--counts", "0"]) == 2
     assert "--counts must be positive, got (0,)" in capsys.readouterr().err
+
+
+def test_training_takes_part_in_many_environments_too():
+    found = train.contenders(["ppo", "a2c"], "Hopper-v5", n_envs=16)
+    many = {c.agent: c.settings for c in found if " in 16" in c.agent}
+    assert set(many) == {"ottrpo in 16", "ppo in 16"}  # A2C keeps its library's own
+    assert all((s["n_envs"], s["n_steps"]) == (16, 128) for s in many.values())
+    assert main(["bench", "train", "--n-envs", "0"]) == 2

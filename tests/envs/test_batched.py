@@ -264,8 +264,9 @@ def test_subprocesses_where_asked():
 @pytest.mark.parametrize(
     ("arguments", "keywords", "told"),
     [
-        (("Hopper-v5", 0), {}, "n_envs must be at least 1, got 0"),
-        (("Hopper-v5", 2), {"threads": 0}, "threads must be at least 1, got 0"),
+        (("Hopper-v5", 0), {}, "n_envs must be an integer of at least 1, got 0"),
+        (("Hopper-v5", 2.5), {}, "n_envs must be an integer of at least 1, got 2.5"),
+        (("Hopper-v5", 2), {"threads": 0}, "threads must be an integer of at least 1, got 0"),
         (("Hopper-v5", 2), {"bounce": 1}, "unexpected keyword argument 'bounce'"),
         (("Hopper-v5", 2), {"xml_file": "/nowhere.xml"}, "/nowhere.xml does not exist"),
         (("Hoppper-v5", 2), {}, "Hoppper"),

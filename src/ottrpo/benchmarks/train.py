@@ -63,11 +63,12 @@ class Contender:
         )
 
 
-def contenders(names: Sequence[str], env_id: str) -> list[Contender]:
+def contenders(names: Sequence[str], env_id: str, n_envs: int = 1) -> list[Contender]:
     """Every agent with its own settings and with the matched ones; OT-TRPO always takes part.
 
     Ours normalises observations and rewards in both; PPO, which does not by itself, takes part a
-    third time to show what that costs.
+    third time to show what that costs. With ``n_envs`` above 1 everybody takes part once more in so
+    many environments, with as much work per update.
 
     Raises:
         ValueError: if there is no such agent.
@@ -84,6 +85,9 @@ def contenders(names: Sequence[str], env_id: str) -> list[Contender]:
         if name == "ppo":
             both = matched | NORMALISED
             found.append(Contender(agent="ppo normalised", way="matched", settings=both))
+        if n_envs > 1 and matched and "n_envs" in known:
+            many = matched | {"n_envs": n_envs, "n_steps": WORK["n_steps"] // n_envs}
+            found.append(Contender(agent=f"{name} in {n_envs}", way="matched", settings=many))
     return found
 
 
@@ -226,16 +230,20 @@ class Train(Benchmark):
     """names with commas between; OT-TRPO always takes part"""
     envs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ENV")] = ENVIRONMENTS
     """where they train"""
+    n_envs: Annotated[int, tyro.conf.arg(metavar="N")] = 1
+    """also train in so many environments at once, with as much work per update"""
     rounds: int = 5
     """turns of each agent; quickly one, and neither start-up nor memory"""
 
     def __post_init__(self) -> None:
         require(self.rounds >= 1, f"--rounds must be at least 1, got {self.rounds}")
+        fits = 1 <= self.n_envs <= WORK["n_steps"]
+        require(fits, f"--n-envs must lie between 1 and {WORK['n_steps']}, got {self.n_envs}")
         self._taking_part()  # refuses agents that there are not
 
     def _taking_part(self) -> dict[str, list[Contender]]:
         names = [name for name in self.agents.split(",") if name]
-        return {env_id: contenders(names, env_id) for env_id in self.envs}
+        return {env_id: contenders(names, env_id, self.n_envs) for env_id in self.envs}
 
     def measure(self) -> Figures:
         """One environment after the other, then start-up and memory."""

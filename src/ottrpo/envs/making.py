@@ -2,6 +2,7 @@
 
 from functools import partial
 from importlib import import_module
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -145,7 +146,6 @@ def _remote(id: str, **kwargs: Any) -> gym.Env[Any, Any]:
 
 
 def _require(n_envs: int, threads: int | None) -> None:
-    if n_envs < 1:
-        raise ValueError(f"n_envs must be at least 1, got {n_envs}")
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be at least 1, got {threads}; leave it out for one a core")
+    for name, value in (("n_envs", n_envs), ("threads", 1 if threads is None else threads)):
+        if not isinstance(value, Integral) or value < 1:
+            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")

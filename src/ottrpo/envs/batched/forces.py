@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import mujoco
-from numba import cfunc
 
 FORCE_FIELDS = frozenset({"cacc", "cfrc_int", "cfrc_ext"})
 NAME = "ottrpo.forces"
@@ -45,8 +44,10 @@ def with_forces(spec: Any) -> Any:
 
 
 @cache
-def _register() -> _Plugin:
+def _register() -> tuple[_Plugin, Any]:
     """Make the plugin known to MuJoCo, once; what it points to must live as long as the process."""
+    from numba import cfunc  # takes a while to load, and few tasks need it
+
     folder = Path(mujoco.__file__).parent
     found = [*folder.glob("libmujoco*"), *folder.glob("mujoco.dll")]
     library = ctypes.CDLL(str(found[0]))
@@ -54,14 +55,11 @@ def _register() -> _Plugin:
     library.mjp_defaultPlugin(ctypes.byref(plugin))
     plugin.name = NAME.encode()
     plugin.capabilityflags = _PASSIVE
-    # these are passed more arguments than they look at, which every platform's calls permit
+    # compiled, as threads call it that hold no lock of Python's; it is passed more arguments than
+    # it looks at, which every platform's calls permit
+    nothing = cfunc("int32()")(lambda: 0)
     for name in ("nstate", "init", "reset", "compute"):
-        setattr(plugin, name, _nothing.address)
+        setattr(plugin, name, nothing.address)
     plugin.advance = ctypes.cast(library.mj_rnePostConstraint, ctypes.c_void_p)
     library.mjp_registerPlugin(ctypes.byref(plugin))
-    return plugin
-
-
-@cfunc("int32()")
-def _nothing() -> int:
-    return 0
+    return plugin, nothing
