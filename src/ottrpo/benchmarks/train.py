@@ -137,16 +137,18 @@ def breakdown(agent: Any, updates: int) -> dict[str, float]:
     """Microseconds per step by part: environment, acting and buffers make up the collecting."""
     spent: dict[str, float] = {}
     env = agent.get_env().envs[0]
+    owners = (vars(agent), vars(agent.algorithm), vars(env))
+    kept = [dict(owner) for owner in owners]
     for part, method in PARTS.items():
         owner = agent if part == "collect" else agent.algorithm
-        vars(owner)[method] = _clocked(getattr(owner, method), part, spent)
-    step = env.step
-    env.step = _clocked(step, "environment", spent)
+        vars(owner)[method] = Clocked(getattr(owner, method), part, spent)
+    env.step = Clocked(env.step, "environment", spent)
     steps = updates * WORK["n_steps"]
     total, _ = timed(lambda: agent.learn(steps, reset_num_timesteps=False))
-    env.step = step
-    for part, method in PARTS.items():
-        del vars(agent if part == "collect" else agent.algorithm)[method]
+    for owned, before in zip(owners, kept, strict=True):
+        for name in (*PARTS.values(), "step"):
+            owned.pop(name, None)
+            owned |= {name: before[name]} if name in before else {}
     acting = _acting_seconds(agent) * steps
     collecting = spent.pop("collect")
     named = sum(spent.values()) - spent["environment"]
@@ -200,18 +202,22 @@ def memory_growth(updates: int) -> Row:
     return {"updates": updates, "after_5": first, "after_all": last, "growth": last - first}
 
 
-def _clocked(
-    function: Callable[..., Any], part: str, spent: dict[str, float]
-) -> Callable[..., Any]:
-    spent[part] = 0.0
+class Clocked:
+    """Does what a function does, and is all else that it is, but takes the time."""
 
-    def clocked(*arguments: Any, **keywords: Any) -> Any:
+    def __init__(self, function: Callable[..., Any], part: str, spent: dict[str, float]) -> None:
+        self._function, self._part, self._spent = function, part, spent
+        spent[part] = 0.0
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """What the function returns."""
         began = time.perf_counter()
-        result = function(*arguments, **keywords)
-        spent[part] += time.perf_counter() - began
+        result = self._function(*arguments, **keywords)
+        self._spent[self._part] += time.perf_counter() - began
         return result
 
-    return clocked
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
 
 
 @dataclass(frozen=True, kw_only=True)
