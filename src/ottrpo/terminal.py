@@ -4,7 +4,6 @@ Names of agents, environments and studies, and what error messages quote, may co
 file. Characters that a terminal obeys or that turn text round are shown as escapes instead.
 """
 
-import json
 import os
 import re
 import sys
@@ -59,6 +58,8 @@ def say_json(data: Any, indent: int | None = None) -> None:
     Raises:
         ValueError: if it has a number that JSON does not know.
     """
+    import json  # here, as rich below: `ottrpo --help` needs neither
+
     text = json.dumps(data, allow_nan=False, default=str, indent=indent)
     print(text, file=_machine[-1] if _machine else sys.stdout)
 
@@ -69,7 +70,7 @@ def screen(**options: Any) -> "Console":
     Args:
         options: of the console.
     """
-    from rich.console import Console, ConsoleOptions, RenderableType  # `ottrpo --help` needs none
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 
     class Screen(Console):
