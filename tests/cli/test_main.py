@@ -134,3 +134,18 @@ def test_the_command_line_asks_for_one_thread_before_numpy_is_loaded():
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment
     )
     assert done.stdout.splitlines()[-1:] == ["1"], done.stderr
+
+
+@pytest.mark.parametrize("key", ["ottrpo", "bgpg", "wnpg", "tabular-ottrpo", "wpo"])
+def test_the_settings_of_an_agent_are_listed_as_they_are_written(key, capsys):
+    assert main(["list", "--agent", key, "--json"]) == 0
+    settings = json.loads(capsys.readouterr().out)
+    assert all(told["about"] for name, told in settings.items() if name not in NO_SETTINGS)
+    assert main(["list", "--agent", key]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert settings["radius" if "radius" in settings else "n_steps"]["about"] in printed
+    assert main(["list", "--agent", "otrpo"]) == 2
+    assert "did you mean 'ottrpo'" in capsys.readouterr().err
+
+
+NO_SETTINGS = ("policy", "initial_policy")  # arguments of the constructor beside them

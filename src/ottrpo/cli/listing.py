@@ -1,9 +1,13 @@
 """``ottrpo list``."""
 
+import json
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 from ottrpo.terminal import say, say_json
+
+WIDTH = 92
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,9 +16,13 @@ class List:
 
     json: bool = False
     """print one object instead"""
+    agent: str | None = None
+    """list the settings of this agent instead, which --set of `ottrpo train` can change"""
 
     def run(self) -> int:
         """Collect and print."""
+        if self.agent is not None:
+            return self._settings(self.agent)
         catalogue = _collect()
         if self.json:
             say_json(catalogue, indent=2)
@@ -28,6 +36,22 @@ class List:
                     say(f"  {'':<{width}}    {line}")
             if not rows:
                 say("  none yet")
+        return 0
+
+    def _settings(self, key: str) -> int:
+        from ottrpo.experiments import registry
+
+        from .options import mistakes
+
+        with mistakes():
+            settings = registry.agent_by_key(key).described_settings()
+        if self.json:
+            say_json(settings, indent=2)
+            return 0
+        for name, setting in settings.items():
+            say(f"{name} = {json.dumps(setting['default'])}" if "default" in setting else name)
+            for line in wrap(setting["about"], WIDTH):
+                say(f"    {line}")
         return 0
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ottrpo.core import Cost
 from ottrpo.core.checks import require, require_one_of
 from ottrpo.core.cost_data import cost_from_data, cost_to_data
+from ottrpo.core.documented import documentation
 
 from .spec import configuration_names
 
@@ -75,6 +76,16 @@ class AgentEntry:
         defaults = {name: _as_data(parameters[name].default) for name in known}
         given = {name: value for name, value in defaults.items() if value is not _UNKNOWN}
         return given | dict(settings)
+
+    def described_settings(self) -> dict[str, dict[str, Any]]:
+        """Every setting: its default, and what it means as the class's own settings tell it."""
+        told = documentation(getattr(self.load(), "settings_type", object))
+        defaults = self.resolve({})
+        return {
+            name: {"about": told.get(name, "")}
+            | ({"default": defaults[name]} if name in defaults else {})
+            for name in self.known_settings()
+        }
 
     def build(self, env: Any, settings: Mapping[str, Any], seed: int) -> Any:
         """The agent, ready to learn."""
