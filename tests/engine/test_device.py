@@ -30,6 +30,8 @@ CASES = {
     "too far": (OTTRPO, PENDULUM, {"learning_rate": 3e-2, "radius": 1e-3}),
     "learnt sigma": (OTTRPO, lambda: REACH, {"learn_std": True, "use_sde": True}),
     "annealed sigma": (OTTRPO, lambda: REACH, {"log_std_final": -2.0, "radius": "600%"}),
+    "paced": (OTTRPO, PENDULUM, {"adapt_pace": True, "std_step": 0.02, "hold_out": 0.2}),
+    "replay": (OTTRPO, PENDULUM, {"advantage": "replay", "buffer_size": 200, "hold_out": 0.1}),
     "sample": (OTTRPO, lambda: REACH, {"model": "sample", "cost": PNorm(1), "update": "ascent"}),
     "antithetic": (OTTRPO, lambda: REACH, {"model": "antithetic"}),
     "candidates": (OTTRPO, PENDULUM, {"advantage": "network", "n_sources": 2}),

@@ -6,11 +6,13 @@ Algorithm 1 of the paper is `ottrpo.engine.algorithms.ottrpo`.
 """
 
 import warnings
+from dataclasses import replace
 from typing import Any, ClassVar, final
 
 from ottrpo.core import Binary, Cost, SquaredEuclidean
 from ottrpo.engine import models
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
+from ottrpo.engine.algorithms.replayed import ReplayedTrustRegion
 from ottrpo.engine.estimate import Rollout
 from ottrpo.engine.models.base import Options
 from ottrpo.engine.schedules import Schedules
@@ -21,6 +23,9 @@ from .radius import Radius
 from .settings import OTTRPOSettings
 
 BOX_RADIUS, LABELS_RADIUS = "30%", "10%"
+# what an update may really go: in most tasks a fit of the targets of 30 % gets about as far
+SMALL_RADIUS = "1%"
+REPLAY_TRACE = 0.97
 
 
 @final
@@ -45,24 +50,44 @@ class OTTRPO(DeepAgent):
             )
 
     def _schedules(self, **more: Any) -> Schedules:
+        replayed = self.told.advantage == "replay"
         default = BOX_RADIUS if isinstance(self.actions, BoxActions) else LABELS_RADIUS
+        if replayed or self.told.adapt_pace:
+            default = SMALL_RADIUS
         self._radius = Radius(default if self.told.radius is None else self.told.radius)
         log_std = None
         if self.told.log_std_final is not None:
             log_std = (float(self.architecture.log_std_init or 0.0), self.told.log_std_final)
-        return super()._schedules(radius=self._radius.schedule, log_std=log_std, **more)
+        schedules = super()._schedules(radius=self._radius.schedule, log_std=log_std, **more)
+        long = replayed and self.told.gae_lambda is None
+        return replace(schedules, gae_lambda=REPLAY_TRACE) if long else schedules
 
     def _outdated(self) -> bool:
         return bool(self.algorithm.relative != self._radius.relative)
 
     def _algorithm(self) -> TrustRegion:
         model = models.model_for(str(self.told.model), self.told.advantage, self.actions)
-        return TrustRegion(
-            model=model(self._options()),
-            learned=self.told.advantage == "network",
-            relative=self._radius.relative,
-            exact=self.told.trust_region == "exact",
+        given: dict[str, Any] = {
+            "model": model(self._options()),
+            "learned": self.told.advantage == "network",
+            "relative": self._radius.relative,
+            "exact": self.told.trust_region == "exact",
+            "adapt_pace": self.told.adapt_pace,
+            "std_step": self.told.std_step,
+            "hold_out": self.told.hold_out,
             **self._shared(),
+        }
+        if self.told.advantage != "replay":
+            return TrustRegion(**given)
+        if self.layout.images:
+            raise ValueError("advantage 'replay' keeps no images; use 'gae' or 'network'")
+        steps = self.told.n_steps
+        rollout = steps * (1 if self.env is None else self.n_envs)
+        return ReplayedTrustRegion(
+            n_steps=steps,
+            rollouts=max(1, self.told.buffer_size // rollout),
+            critic_ratio=self.told.critic_ratio,
+            **given,
         )
 
     def _options(self) -> Options:
@@ -73,10 +98,11 @@ class OTTRPO(DeepAgent):
             kind = "labels" if cost.takes_labels else "points"
             raise ValueError(f"cost {cost!r} is for {kind}; the actions are {self.action_space}")
         moves_std = self.told.learn_std or self.told.log_std_final is not None
+        moves_std |= self.told.std_step > 0 or self.told.advantage == "replay"
         if not box and (moves_std or self.told.n_sources or self.told.coloured):
             raise ValueError(
-                "learn_std, log_std_final, n_sources and noise_color need actions in a Box, got "
-                f"{self.action_space}"
+                "learn_std, std_step, log_std_final, n_sources and noise_color need actions in a "
+                f"Box, got {self.action_space}"
             )
         return Options(
             cost=cost,

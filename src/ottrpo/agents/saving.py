@@ -209,6 +209,8 @@ def state_arrays(state: TrainState) -> Arrays:
     for name, learner in state.learners.items():
         arrays |= flatten(f"{name}.networks", learner.networks)
         arrays |= flatten(f"{name}.moments", learner.moments)
+    if state.replay is not None:
+        arrays |= flatten("replay", state.replay)
     return arrays | {
         "observations.mean": state.observations.mean,
         "observations.scale": state.observations.scale,
@@ -223,6 +225,7 @@ def state_counts(state: TrainState) -> dict[str, float]:
     return {
         "observation_count": float(state.observations.moments.count),
         "reward_count": float(state.rewards.moments.count),
+        "pace": float(state.pace),
     }
 
 
@@ -249,7 +252,16 @@ def restored(state: TrainState, arrays: Mapping[str, Any], data: Mapping[str, An
         learners=learners,
         observations=Observations(seen, *acting_scale(arrays, shape)),
         rewards=Rewards(rewards, returns),
+        replay=_window(state.replay, arrays),
+        pace=np.float64(data.get("pace", 1.0)),
     )
+
+
+def _window(replay: Any, arrays: Mapping[str, Any]) -> Any:
+    """The saved window of past rollouts; an agent with other environments begins a new one."""
+    if replay is None or arrays["replay.reward"].shape != replay.reward.shape:
+        return replay
+    return jax.tree.map(np.asarray, unflatten("replay", replay, arrays))
 
 
 def acting_scale(arrays: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[Any, Any]:

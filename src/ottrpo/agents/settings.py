@@ -205,7 +205,17 @@ class OTTRPOSettings(DeepSettings):
         update: ``regression`` on the transport targets (default for boxes), or the paper's
             regularised ``ascent`` (default for finite actions, where targets of one sample per
             state would pull every policy towards the uniform one; not with ``linear`` in a box).
-        advantage: ``gae``, or ``network``: a learned A(s, a), fitted to the GAE estimates.
+        advantage: ``gae``; ``network``: a learned A(s, a), fitted to the GAE estimates; ``replay``:
+            Q(s, a), fitted to returns that are traced through the last rollouts (actions in a box,
+            observations without images).
+        buffer_size: steps of all environments that ``replay`` keeps.
+        critic_ratio: gradient steps of its critic per step of the environments.
+        adapt_pace: let the policy's learning rate follow the radius, so that updates spend most of
+            it whatever the task.
+        std_step: share of itself by which σ may change in an update, in a budget of its own; 0: it
+            stays, unless ``learn_std`` moves it.
+        hold_out: share of each rollout that the policy's fit does not see; what it gains there is
+            logged as ``ot/gain_held_out``.
         n_candidates: sampled target actions per state for ``candidates``.
         n_sources: sampled source actions per state for ``candidates``; 0: the Gaussian's mean.
         trust_region: ``exact``: step back until the realised discrepancy between old and new
@@ -219,7 +229,12 @@ class OTTRPOSettings(DeepSettings):
         *("learning_rate", "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "vf_coef"),
         *("max_grad_norm", "use_sde", "sde_sample_freq", "normalize_advantage"),
     )
-    fixed: ClassVar[tuple[str, ...]] = (*DeepSettings.fixed, "advantage")
+    fixed: ClassVar[tuple[str, ...]] = (
+        *DeepSettings.fixed,
+        "advantage",
+        "buffer_size",
+        "critic_ratio",
+    )
     instead: ClassVar[Mapping[str, str]] = {
         "clip_range": "the trust region takes its place, see radius",
         "clip_range_vf": "the value function is not clipped; see vf_coef and max_grad_norm",
@@ -232,7 +247,12 @@ class OTTRPOSettings(DeepSettings):
     cost: Any = None
     model: str | None = None
     update: Literal["regression", "ascent"] | None = None
-    advantage: Literal["gae", "network"] = "gae"
+    advantage: Literal["gae", "network", "replay"] = "gae"
+    buffer_size: int = 65_536
+    critic_ratio: float = 0.25
+    adapt_pace: bool = False
+    std_step: float = 0.0
+    hold_out: float = 0.0
     n_candidates: int = N_CANDIDATES
     n_sources: int = 0
     trust_region: Literal["exact", "paper"] = "exact"
@@ -245,6 +265,13 @@ class OTTRPOSettings(DeepSettings):
         object.__setattr__(self, "model", one_of("model", self.model or known[0], known))
         if self.learn_std and self.log_std_final is not None:
             raise ValueError("learn_std and log_std_final exclude each other: learn or anneal σ")
+        moved = [name for name in ("learn_std", "log_std_final", "use_sde") if getattr(self, name)]
+        if moved and (self.std_step or self.advantage == "replay"):
+            raise ValueError(
+                f"std_step and advantage 'replay' move σ themselves, without {moved[0]}"
+            )
+        if self.std_step and self.model != "linear":
+            raise ValueError(f"std_step needs model 'linear', got {self.model!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,6 +384,7 @@ CHECKS: dict[str, Check] = {
     **dict.fromkeys(("learning_rate", "noise_color"), scheduling(not_negative)),
     "gamma": lambda name, value: value if is_auto(value) else scheduled(name, value, fraction),
     "gae_lambda": scheduling(fraction),
+    **dict.fromkeys(("std_step", "hold_out"), fraction),
     "radius": _radius,
     "cost": lambda name, value: cost_from_data(value),
     "update": _update,
@@ -367,6 +395,7 @@ CHECKS: dict[str, Check] = {
         (
             *("n_steps", "batch_size", "n_epochs", "stats_window_size", "n_candidates"),
             *("n_actions", "n_features", "dual_steps", "n_basis", "n_envs", "threads"),
+            "buffer_size",
         ),
         at_least,
     ),
@@ -377,13 +406,14 @@ CHECKS: dict[str, Check] = {
         (
             *("max_grad_norm", "clip_obs", "clip_reward", "clip_range", "clip_range_vf"),
             *("feature_bandwidth", "smoothing", "dual_learning_rate", "damping"),
+            "critic_ratio",
         ),
         positive,
     ),
     **dict.fromkeys(
         (
             *("use_sde", "normalize_advantage", "normalize_obs", "normalize_reward"),
-            *("learn_std", "dual_decay"),
+            *("learn_std", "dual_decay", "adapt_pace"),
         ),
         flag,
     ),

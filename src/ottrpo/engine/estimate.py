@@ -127,7 +127,9 @@ class Estimator:
             drawn={key: _merged(array) for key, array in rollout.drawn.items()},
             state=raw[:used].argmax(1) if self.numbered else raw[:used].astype(np.float32),
         )
-        return state._replace(observations=observations, rewards=rewards), batch
+        replay = None if state.replay is None else state.replay.followed_by(rollout)
+        state = state._replace(observations=observations, rewards=rewards, replay=replay)
+        return state, batch
 
 
 def generalised_advantage(

@@ -98,6 +98,8 @@ class TrainState(NamedTuple):
         rewards: theirs.
         key: what is left to draw from; ``None`` on the host, whose generator draws.
         progress: a `Progress`; ``None`` on the host, where the agent counts as SB3 wants it.
+        replay: a window of past rollouts, of algorithms that learn from more than the last.
+        pace: factor of the policy's learning rate, where that follows the radius.
     """
 
     learners: dict[str, Learner]
@@ -105,6 +107,8 @@ class TrainState(NamedTuple):
     rewards: Rewards
     key: Any = None
     progress: Any = None
+    replay: Any = None
+    pace: Any = np.float64(1.0)
 
     @property
     def networks(self) -> Any:
@@ -177,9 +181,16 @@ class Normaliser:
         keep_tn = xp.where(done_tn, 0.0, self.discount)
         running_tn, return_n = sums_so_far(reward_tn, keep_tn, seen.return_n)
         moments = seen.moments.fold(running_tn.reshape(-1, 1))
-        deviation = xp.sqrt(moments.variance[0] + VARIANCE_FLOOR)
-        clipped = xp.clip(reward_tn / deviation, -self.clip_reward, self.clip_reward)
-        return Rewards(moments, return_n), clipped
+        seen = Rewards(moments, return_n)
+        return seen, self.scaled_rewards(seen, reward_tn)
+
+    def scaled_rewards(self, seen: Rewards, reward_tn: Array) -> Array:
+        """Rewards in the unit of the statistics, clipped."""
+        if not self.rewards:
+            return reward_tn
+        xp = namespace(reward_tn)
+        deviation = xp.sqrt(seen.moments.variance[0] + VARIANCE_FLOOR)
+        return xp.clip(reward_tn / deviation, -self.clip_reward, self.clip_reward)
 
 
 def scale_between(old: Observations, new: Observations, share: Array) -> Observations:

@@ -30,6 +30,7 @@ ADAM_EPSILON = 1e-5  # as in SB3's on-policy agents
 MARGIN = 1e-4
 NEARLY = 0.9  # a step that uses this much of the radius is not lengthened any more
 MOST_TRIES = 20
+SMALLEST_SPENT = 1e-6  # of the radius; a step that spends less is not a guide
 
 
 def optimiser(max_grad_norm: float) -> optax.GradientTransformation:
@@ -158,6 +159,9 @@ def make_descend(loss: Loss, max_grad_norm: float) -> Callable[..., tuple[Learne
 
         gradient, terms = jax.grad(objective, has_aux=True)(trained)
         change, moments = transform.update(gradient, learner.moments, trained)
+        if "pace" in constants:  # of the policy alone
+            slower = jax.tree.map(lambda d: constants["pace"] * d, change.policy)
+            change = eqx.tree_at(lambda c: c.policy, change, slower)
         trained = jax.tree.map(lambda x, d: x - learning_rate * d, trained, change)
         return Learner(eqx.combine(trained, static), moments), terms
 
@@ -184,6 +188,7 @@ def return_to_region(
     radius: Array,
     spent: Spent,
     normaliser: Normaliser,
+    longest: float = 1.0,
 ) -> tuple[TrainState, Array, Array]:
     """Step back if the step spent too much.
 
@@ -198,6 +203,7 @@ def return_to_region(
         radius: ε.
         spent: the discrepancy.
         normaliser: of the observations.
+        longest: up to this many times the step, if it spent little.
 
     Returns:
         the state, the share of the step that was kept and what it spends.
@@ -206,18 +212,19 @@ def return_to_region(
     new, seen = state.networks.policy, state.observations
 
     def at(share: Array) -> tuple[Policy, Observations]:
-        return between(old, new, share), scale_between(old_seen, seen, share)
+        kept = share if longest == 1.0 else namespace(share).minimum(share, 1.0)
+        return between(old, new, share), scale_between(old_seen, seen, kept)
 
     def spent_at(share: Array) -> Array:
         policy, seen = at(share)
         return like(radius, spent(policy, rows | {"flat": normaliser(seen, batch.raw)}))
 
-    share, left = largest_share(like(radius, spent(new, rows)), spent_at, radius)
+    share, left = largest_share(like(radius, spent(new, rows)), spent_at, radius, longest)
     if on_host(share) and share == 1.0:
         return state, share, left
     kept = at(share)
     if not on_host(share):
-        kept = jax.tree.map(lambda a, b: jnp.where(share < 1, a, b), kept, (new, seen))
+        kept = jax.tree.map(lambda a, b: jnp.where(share != 1, a, b), kept, (new, seen))
     return with_policy(state, kept[0])._replace(observations=kept[1]), share, left
 
 
@@ -233,7 +240,7 @@ class _Search(NamedTuple):
 
 
 def largest_share(
-    full: Array, spent_at: Callable[[Array], Array], radius: Array
+    full: Array, spent_at: Callable[[Array], Array], radius: Array, longest: float = 1.0
 ) -> tuple[Array, Array]:
     """A share of the step that stays inside the radius, and what it spends.
 
@@ -245,6 +252,7 @@ def largest_share(
         full: what the whole step spends.
         spent_at: what a share of it spends.
         radius: ε.
+        longest: the largest share that is tried.
     """
     border = (1.0 - MARGIN) * radius
     xp = namespace(full)
@@ -265,15 +273,21 @@ def largest_share(
             0.5 * (inside + outside),
             xp.where(fits, spent, search.kept),
             search.tries + 1,
-            fits & ((spent >= NEARLY * radius) | (search.tries == MOST_TRIES)),
+            fits & ((spent >= NEARLY * radius) | (search.tries == MOST_TRIES) | (share >= longest)),
         )
 
-    one = xp.ones_like(full)
-    guess = 0.97 * (border / xp.where(full > border, full, border)) ** 0.5
-    start = _Search(one, 0.0 * one, guess, -one, 0, full <= border)
+    one, whole = xp.ones_like(full), full <= border
+    guess = 0.97 * (border / xp.maximum(full, SMALLEST_SPENT * border)) ** 0.5
+    start = _Search(
+        xp.where(whole, longest * one, one),
+        xp.where(whole, one, 0.0 * one),
+        xp.minimum(guess, longest),
+        xp.where(whole, full, -one),
+        0,
+        whole & ((full >= NEARLY * radius) | (longest == 1.0)),
+    )
     found = repeat_while(unfinished, step, start)
-    whole = full <= border
-    return xp.where(whole, one, found.inside), xp.where(whole, full, found.kept)
+    return found.inside, found.kept
 
 
 def between(old: Any, new: Any, share: Array) -> Any:

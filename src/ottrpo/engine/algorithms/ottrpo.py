@@ -2,17 +2,19 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 
+from ottrpo.core.traceable import solve_linear
 from ottrpo.engine.advantage import AdvantageFit, AdvantageNetwork
 from ottrpo.engine.arrays import Generator, like, namespace, single
 from ottrpo.engine.estimate import Experience, explained_variance
 from ottrpo.engine.models import Model, Plan
-from ottrpo.engine.models.base import Given, PolicyLoss
+from ottrpo.engine.models.base import Given, PolicyLoss, recorded
 from ottrpo.engine.networks import Networks
+from ottrpo.engine.replay import held_out
 from ottrpo.engine.schedules import SMALLEST_RADIUS, Now
 from ottrpo.engine.state import Learner, TrainState
 from ottrpo.engine.update import (
@@ -30,6 +32,13 @@ from .base import Algorithm, Report
 
 Array = Any
 SPREAD_FLOOR = 1e-8  # of advantages that are standardised
+STD_BOUNDS = (0.02, 1.0)  # of σ, in units of half the box
+# targets of single samples are mostly noise, and a fit that averages it out gets a small part of
+# the way: they are set this many times as far as the policy may go, and the fit is paced
+STRETCH = 30.0
+LONGEST = 3.0  # by which a step that spent little is lengthened at most
+QUICKEST = 1.2  # by which the pace may change in an update
+PACES = (1e-3, 30.0)
 
 
 class Draws(NamedTuple):
@@ -39,14 +48,15 @@ class Draws(NamedTuple):
         fit: minibatches for the learned advantage, if there is one.
         plan: what the model drew.
         move: minibatches for policy and value function.
+        held: which rows are held out of the policy's fit, if any are.
     """
 
     fit: tuple[Array, Array] | None
     plan: Any
     move: tuple[Array, Array]
+    held: Array | None = None
 
 
-@final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrustRegion(Algorithm):
     """Optimal-transport trust-region policy optimisation.
@@ -56,12 +66,20 @@ class TrustRegion(Algorithm):
         learned: fit a network to the advantages, and let the model ask it.
         relative: the radius is a share of the typical cost.
         exact: step back until the realised discrepancy is at most the radius.
+        hold_out: share of a rollout's rows that the fit of the policy does not see; they tell how
+            much of its gain is real.
+        adapt_pace: let the policy's learning rate follow the radius, so that updates spend most of
+            it and the fit stops short of the noise.
+        std_step: share of itself by which σ may change in an update, in a budget of its own.
     """
 
     model: Model
     learned: bool = False
     relative: bool = True
     exact: bool = True
+    hold_out: float = 0.0
+    adapt_pace: bool = False
+    std_step: float = 0.0
 
     @cached_property
     def fit(self) -> AdvantageFit:
@@ -88,7 +106,11 @@ class TrustRegion(Algorithm):
         """Minibatches, and what the model needs."""
         sizes = rows, self.batch_size, self.n_epochs
         fit = minibatches(*sizes, rng) if self.learned else None
-        return Draws(fit, self.model.draw(rows, rng), minibatches(*sizes, rng))
+        plan, (index, weight) = self.model.draw(rows, rng), minibatches(*sizes, rng)
+        if not self.hold_out:
+            return Draws(fit, plan, (index, weight))
+        held = rng.random((rows,)) < self.hold_out
+        return Draws(fit, plan, (index, held_out(weight, index, held)), held)
 
     def improve(
         self, before: TrainState, state: TrainState, batch: Experience, draws: Draws, now: Now
@@ -97,16 +119,42 @@ class TrustRegion(Algorithm):
         state, advantage = self.advantage(state, batch, draws, now)
         plan = self.plan(state, batch, advantage, draws, now)
         state, fit = self.move(state, batch, plan, draws, now)
+        if self.std_step:
+            state = self._move_std(state, batch, advantage)
         state, share, spent = self.return_to_region(before, state, batch, plan)
-        return state, self._report(batch, plan, fit, share, spent, now)
+        if self.adapt_pace:
+            state = self._adapt(state, plan, share, spent)
+        report = self._report(batch, plan, fit, share, spent, now)
+        if draws.held is not None:
+            report |= self.gains(state, batch, advantage, draws.held, spent)
+        return state, report
+
+    def standardised(self, advantage: Array) -> Array:
+        """Once, here: the dual and the loss must see the same numbers."""
+        if not self.normalize_advantage:
+            return advantage
+        return (advantage - advantage.mean()) / (advantage.std() + SPREAD_FLOOR)
+
+    def gains(
+        self, state: TrainState, batch: Experience, advantage: Array, held: Array, spent: Array
+    ) -> Report:
+        """What the step gained on the rows that were fitted, and on those that were held out."""
+        flat = self.estimate.normaliser(state.observations, batch.raw)
+        seen = {"flat": flat, "images": batch.images}
+        gain = self.model.gained(state.networks.policy, batch, seen, advantage)
+        xp = namespace(gain)
+        fitted, out = ((gain * of).sum() / xp.maximum(of.sum(), 1) for of in (~held, held))
+        return {
+            "ot/gain_fitted": fitted,
+            "ot/gain_held_out": out,
+            "ot/gain_held_out_per_cost": out / xp.maximum(spent, SMALLEST_RADIUS),
+        }
 
     def advantage(
         self, state: TrainState, batch: Experience, draws: Draws, now: Now
     ) -> tuple[TrainState, Array]:
         """The advantages of the actions taken; a learned advantage is fitted to them."""
-        advantage = batch.advantage
-        if self.normalize_advantage:  # once, here: the dual and the loss must see the same numbers
-            advantage = (advantage - advantage.mean()) / (advantage.std() + SPREAD_FLOOR)
+        advantage = self.standardised(batch.advantage)
         if draws.fit is not None:
             learner = state.learners["advantage"]
             learner = self.fit(learner, batch, advantage, draws.fit, now.learning_rate)
@@ -120,7 +168,9 @@ class TrustRegion(Algorithm):
         unit = self.model.typical_cost(batch) if self.relative else 1.0
         radius = namespace(batch.flat).maximum(now.radius * unit, SMALLEST_RADIUS)
         network = AdvantageNetwork(state.learners["advantage"].networks) if self.learned else None
-        return self.model.plan(Given(batch, advantage, radius, network, draws.plan))
+        stretch = STRETCH if self.adapt_pace else 1.0
+        plan = self.model.plan(Given(batch, advantage, stretch * radius, network, draws.plan))
+        return plan._replace(radius=radius) if self.adapt_pace else plan
 
     def move(
         self, state: TrainState, batch: Experience, plan: Plan, draws: Draws, now: Now
@@ -129,6 +179,8 @@ class TrustRegion(Algorithm):
         rows: dict[str, Any] = {key: single(array) for key, array in plan.rows.items()}
         rows |= {"flat": batch.flat, "images": batch.images, "return": single(batch.target)}
         constants = {"multiplier": single(plan.solution.multiplier)}
+        if self.adapt_pace:
+            constants["pace"] = single(state.pace)
         learner, fit = self.descend(
             state.learners["agent"], rows, *draws.move, now.learning_rate, constants
         )
@@ -139,6 +191,31 @@ class TrustRegion(Algorithm):
             state = with_policy(state, eqx.tree_at(lambda p: p.log_std, policy, log_std))
         return state, fit
 
+    def _move_std(self, state: TrainState, batch: Experience, advantage: Array) -> TrainState:
+        """σ has one slope for all states, and a dual of one row.
+
+        The slope is shrunk by the part of its square that is noise (James and Stein): where its
+        sign is not known σ stays.
+        """
+        mean, std, action = recorded(batch, "mean", "std", "action")
+        xp = namespace(mean)
+        slope_rd = advantage[:, None] * (((action - mean) / std) ** 2 - 1.0) / std
+        slope, noise = slope_rd.mean(0), slope_rd.var(0).sum() / len(slope_rd)
+        real = xp.maximum(1.0 - noise / xp.maximum((slope**2).sum(), SMALLEST_RADIUS), 0.0)
+        budget = (self.std_step * real) ** 2 * (std[0] ** 2).sum() + SMALLEST_RADIUS
+        step = solve_linear(xp.ones(1), slope[None], budget)
+        policy = state.networks.policy
+        new = xp.clip(std[0] + step.nearest_r[0], *STD_BOUNDS)
+        log_std = jnp.log(jnp.asarray(new, policy.log_std.dtype))
+        return with_policy(state, eqx.tree_at(lambda p: p.log_std, policy, log_std))
+
+    def _adapt(self, state: TrainState, plan: Plan, share: Array, spent: Array) -> TrainState:
+        """Faster if the step had to be lengthened to spend the radius, slower if shortened."""
+        xp = namespace(spent)
+        whole = xp.maximum(spent / share**2, SMALLEST_RADIUS)  # it grows like the square
+        factor = xp.clip((plan.radius / whole) ** 0.5, 1.0 / QUICKEST, QUICKEST)
+        return state._replace(pace=xp.clip(state.pace * factor, *PACES))
+
     def return_to_region(
         self, before: TrainState, state: TrainState, batch: Experience, plan: Plan
     ) -> tuple[TrainState, Array, Array]:
@@ -148,7 +225,10 @@ class TrustRegion(Algorithm):
         if not self.exact:
             return state, 1.0, like(batch.flat, self.spent(state.networks.policy, rows))
         normaliser = self.estimate.normaliser
-        return return_to_region(before, state, batch, rows, plan.radius, self.spent, normaliser)
+        longest = LONGEST if self.adapt_pace else 1.0
+        return return_to_region(
+            before, state, batch, rows, plan.radius, self.spent, normaliser, longest
+        )
 
     def _report(
         self, batch: Experience, plan: Plan, fit: Report, share: Array, spent: Array, now: Now

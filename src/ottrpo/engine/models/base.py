@@ -151,6 +151,17 @@ class Model(ABC):
     def typical_cost(self, batch: Experience) -> Array:
         """The unit of a radius that is a percentage: what a draw of the policy costs on average."""
 
+    @abstractmethod
+    def gained(self, policy: Policy, batch: Experience, seen: Batch, advantage_r: Array) -> Array:
+        """What the step from the policy that acted to ``policy`` gains in each row, unbiased.
+
+        Args:
+            policy: the new one.
+            batch: the rollout.
+            seen: what the new policy sees of it.
+            advantage_r: of the actions that were taken.
+        """
+
     def state_rows(self, batch: Experience) -> dict[str, Any]:
         """The states of the rows, for a cost that depends on them."""
         return {"state": batch.state} if self.options.cost.depends_on_state else {}
@@ -186,6 +197,17 @@ class GaussianModel(Model):
         """Mean cost of moving the mean to the action that was drawn."""
         drawn, state = batch.drawn, self.state_rows(batch).get("state")
         return like(batch.flat, self.options.cost(drawn["mean"], drawn["action"], state).mean())
+
+    def gained(self, policy: Policy, batch: Experience, seen: Batch, advantage_r: Array) -> Array:
+        """To first order: A (a − m)/σ² is an unbiased slope of the expected advantage."""
+        mean, std, action = recorded(batch, "mean", "std", "action")
+        moved = like(mean, _means(policy, seen)) - mean
+        return advantage_r * ((action - mean) / std**2 * moved).sum(-1)
+
+
+@eqx.filter_jit
+def _means(policy: Policy, seen: Batch) -> Array:
+    return policy.gaussian(seen["flat"], seen["images"])[0]
 
 
 def gaussian_spent(cost: Cost, metric: Array | None, *, std_moves: bool) -> Spent:

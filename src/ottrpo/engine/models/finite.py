@@ -76,6 +76,19 @@ class FiniteModel(Model):
         """
         return _of_the_tried(given, probability_rfk, unbiased=True)
 
+    def gained(self, policy: Policy, batch: Experience, seen: Batch, advantage_r: Array) -> Array:
+        """A (π'(a)/π(a) − 1) of the label that was tried."""
+        probability, allowed = self.probabilities(batch)
+        rows = seen | {"allowed": allowed}
+        log_new = like(probability, _log_probabilities(policy, rows, self.choices))
+        xp = namespace(probability)
+        tried = batch.drawn["label"][..., None]
+        old, new = (
+            xp.take_along_axis(array, tried, axis=-1).sum((-2, -1))
+            for array in (xp.log(xp.where(allowed, probability, 1.0)), log_new)
+        )
+        return advantage_r * (xp.exp(new - old) - 1.0)
+
     def probabilities(self, batch: Experience) -> tuple[Array, Array]:
         """The acting policy [r, f, k] and which labels it was allowed."""
         logits = wide(batch.drawn["logits"])
@@ -89,6 +102,11 @@ class FiniteModel(Model):
     def _costs(self, batch: Experience) -> Array:
         """[k, k], or [r, k, k] if it depends on the state."""
         return label_costs(self.options.cost, self.choices, batch.state)
+
+
+@eqx.filter_jit
+def _log_probabilities(policy: Policy, rows: Batch, choices: int) -> Array:
+    return choice_log_probabilities(policy, rows, choices)
 
 
 @final

@@ -22,7 +22,7 @@ class Linear(GaussianModel):
     """A(s, a') = g(s)·(a' − m(s)), with g from one sample per state or from a learned advantage."""
 
     name = "linear"
-    advantages = ("gae", "network")
+    advantages = ("gae", "network", "replay")
     moves_std = True
 
     def __init__(self, options: Options) -> None:
@@ -56,7 +56,7 @@ class Linear(GaussianModel):
 
     def loss(self) -> PolicyLoss:
         """Regression on the targets."""
-        return towards_displaced_gaussian(_compact(self.metric), learn_std=self.options.learn_std)
+        return towards_displaced_gaussian(compact(self.metric), learn_std=self.options.learn_std)
 
 
 def score_gradient(
@@ -92,7 +92,7 @@ def linear_plan(
     rows, size = mean_rd.shape
     xp = namespace(mean_rd)
     learn_std = gradient_rd.shape[1] == 2 * size
-    within = _compact(_with_std(metric, size) if learn_std else metric)
+    within = compact(_with_std(metric, size) if learn_std else metric)
     solution = solve_linear(xp.full(rows, 1.0 / rows), gradient_rd, radius, within)
     displacement_rd = solution.nearest_r
     targets = {"target_mean": mean_rd + displacement_rd[:, :size]}
@@ -139,7 +139,7 @@ def _with_std(metric: Array | None, size: int) -> Array:
     return full
 
 
-def _compact(metric: Array | None) -> Array | None:
+def compact(metric: Array | None) -> Array | None:
     """``None`` stands for the identity, and saves its product."""
     if metric is None or np.array_equal(metric, np.eye(len(metric))):
         return None

@@ -1,0 +1,130 @@
+"""What a step really gains, and the settings by which it follows that."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from ottrpo import OTTRPO
+
+SMALL = {"n_steps": 256, "batch_size": 64, "n_epochs": 4, "seed": 0}
+GAINS = {"ot/gain_fitted", "ot/gain_held_out", "ot/gain_held_out_per_cost"}
+
+
+class Aim(gym.Env):
+    """The nearer the action to a goal that is seen, the better; noise only costs."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (2,))
+    action_space = spaces.Box(-1.0, 1.0, (2,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.goal = self.np_random.uniform(-0.5, 0.5, 2).astype(np.float32)
+        return self.goal, {}
+
+    def step(self, action):
+        reward = -float(((action - self.goal) ** 2).sum())
+        return self.reset()[0], reward, True, False, {}
+
+
+class Noise(Aim):
+    """Nothing that is done matters."""
+
+    def step(self, action):
+        return self.reset()[0], float(self.np_random.normal()), True, False, {}
+
+
+def history(agent, steps):
+    """What every update logged."""
+    updates, record = [], agent._train_and_record
+    agent._train_and_record = lambda rollout: (record(rollout), updates.append(agent.last_update))
+    agent.learn(steps)
+    return updates
+
+
+def std_of(agent):
+    return float(np.exp(np.asarray(agent.train_state.networks.policy.log_std)).mean())
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_gains_are_logged_where_rows_are_held_out(env):
+    assert not GAINS & set(OTTRPO("MlpPolicy", env, **SMALL).learn(256).last_update)
+    assert set(OTTRPO("MlpPolicy", env, hold_out=0.2, **SMALL).learn(256).last_update) >= GAINS
+
+
+def test_a_real_gain_is_one_on_rows_that_were_not_fitted():
+    real, noise = (
+        history(OTTRPO("MlpPolicy", env, hold_out=0.3, **SMALL), 16 * 256)
+        for env in (Aim(), Noise())
+    )
+    fitted, out = (np.array([u[key] for u in real]) for key in sorted(GAINS)[:2])
+    assert out.mean() > 0.3 * fitted.mean() > 0
+    fitted, out = (np.array([u[key] for u in noise]) for key in sorted(GAINS)[:2])
+    assert fitted.mean() > 0
+    # no more than chance, which has a standard error
+    assert abs(out.mean()) < 4 * out.std() / len(out) ** 0.5
+
+
+@pytest.mark.parametrize("settings", [{}, {"advantage": "replay"}])
+def test_what_is_held_out_has_no_say_in_the_fit(settings):
+    agent = OTTRPO("MlpPolicy", "Pendulum-v1", hold_out=0.2, **SMALL, **settings)
+    agent._setup_learn(256, None)
+    rollout, before, algorithm = agent.collect_rollout(None), agent.train_state, agent.algorithm
+    now = agent.schedules.now(1.0, 100.0)
+    state, batch = algorithm.estimate(before, rollout, now)
+    draws = algorithm.draw(len(batch.flat), agent.rng)
+    policies = []
+    for spoil in (0.0, 100.0):
+        target = batch.target + spoil * draws.held
+        changed = batch._replace(target=target)
+        if state.replay is not None:
+            # rewards at held-out rows reach others through their traces, so cut those
+            replay = state.replay
+            done = np.ones_like(replay.done)
+            reward = replay.reward.copy()
+            reward[-256:, 0] += spoil * draws.held
+            replay = replay._replace(reward=reward, done=done, terminated=done)
+            state = state._replace(replay=replay)
+        after, _ = algorithm.improve(before, state, changed, draws, now)
+        policies.append(np.asarray(after.networks.policy.head.weight))
+    np.testing.assert_array_equal(*policies)
+
+
+@pytest.mark.parametrize(("env", "often"), [(Aim, 0.8), (Noise, 0.8)])
+def test_the_pace_leads_to_most_of_the_radius_and_never_beyond(env, often):
+    agent = OTTRPO("MlpPolicy", env(), adapt_pace=True, **SMALL)
+    share = np.array([u["ot/spent"] / u["ot/radius"] for u in history(agent, 40 * 256)])
+    assert share.max() <= 1.0
+    assert (share[20:] > 0.5).mean() >= often
+
+
+def test_sigma_moves_where_its_slope_is_known_and_stays_where_it_is_noise():
+    for env, low, high in ((Aim(), 0.0, 0.8), (Noise(), 0.93, 1.07)):
+        agent = OTTRPO("MlpPolicy", env, std_step=0.02, **SMALL)
+        first = std_of(agent)
+        agent.learn(16 * 256)
+        assert low < std_of(agent) / first < high
+
+
+def test_a_replayed_critic_learns_and_stays_in_the_region():
+    settings = SMALL | {"n_steps": 128, "learning_rate": 1e-3, "buffer_size": 2048}
+    agent = OTTRPO("MlpPolicy", Aim(), advantage="replay", hold_out=0.1, **settings)
+    before = agent.evaluate(200, env=Aim(), deterministic=True, seed=1).mean()
+    updates = history(agent, 60 * 128)
+    assert max(update["ot/spent"] / update["ot/radius"] for update in updates) <= 1.0
+    assert (
+        agent.evaluate(200, env=Aim(), deterministic=True, seed=1).mean() > 0.3 * before
+    )  # both negative
+
+
+def test_settings_that_would_be_ignored_are_refused():
+    for settings in (
+        {"std_step": 0.01, "learn_std": True},
+        {"std_step": 0.01, "model": "sample"},
+        {"advantage": "replay", "use_sde": True},
+        {"advantage": "replay", "log_std_final": -1.0},
+    ):
+        with pytest.raises(ValueError, match=r"std_step|replay"):
+            OTTRPO("MlpPolicy", "Pendulum-v1", **settings)
+    with pytest.raises(ValueError, match="Box"):
+        OTTRPO("MlpPolicy", "CartPole-v1", advantage="replay")

@@ -1,0 +1,118 @@
+"""A window of past rollouts, the returns that are traced through it, and the critic's slopes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ottrpo.engine.critic import Critic, slopes
+from ottrpo.engine.estimate import Rollout
+from ottrpo.engine.networks import Architecture, Policy
+from ottrpo.engine.replay import empty_replay, held_out, retrace
+
+WINDOW, ENVS, FEATURES, SIZE = 12, 2, 3, 2
+
+
+def rollout(steps, seed=0, first=None):
+    rng = np.random.default_rng(seed)
+    flat = rng.normal(size=(steps + 1, ENVS, FEATURES))
+    if first is not None:
+        flat[0] = first
+    mean = rng.normal(size=(steps, ENVS, SIZE))
+    drawn = {"action": mean + 0.5, "mean": mean, "std": np.full_like(mean, 0.7)}
+    ends = rng.random((steps, ENVS)) < 0.3
+    reward, terminated = rng.normal(size=(steps, ENVS)), ends & (rng.random((steps, ENVS)) < 0.5)
+    return Rollout(flat, (), reward, ends, terminated, drawn)
+
+
+def filled(seed=0):
+    window, last = empty_replay(WINDOW, ENVS, FEATURES, SIZE), None
+    for i in range(4):
+        made = rollout(5, seed + i, last)
+        window, last = window.followed_by(made), made.flat[-1]
+    return window
+
+
+def test_the_window_is_the_last_steps_in_their_order():
+    parts = [rollout(5, seed) for seed in range(4)]
+    for i in range(3):
+        parts[i + 1].flat[0] = parts[i].flat[-1]
+    window = empty_replay(WINDOW, ENVS, FEATURES, SIZE)
+    for i, part in enumerate(parts):
+        window = window.followed_by(part)
+        assert window.filled == min(5 * (i + 1), WINDOW)
+    reward = np.concatenate([part.reward for part in parts])[-WINDOW:]
+    np.testing.assert_array_equal(window.reward, reward.astype(np.float32))
+    seen = np.concatenate([parts[0].flat[:1], *(part.flat[1:] for part in parts)])
+    np.testing.assert_array_equal(window.flat, seen[-WINDOW - 1 :].astype(np.float32))
+
+
+def test_a_rollout_longer_than_the_window_fills_it():
+    made = rollout(20)
+    window = empty_replay(WINDOW, ENVS, FEATURES, SIZE).followed_by(made)
+    np.testing.assert_array_equal(window.reward, made.reward[-WINDOW:].astype(np.float32))
+    np.testing.assert_array_equal(window.flat, made.flat[-WINDOW - 1 :].astype(np.float32))
+
+
+def test_rows_are_picked_from_what_is_there():
+    window = empty_replay(WINDOW, ENVS, FEATURES, SIZE).followed_by(rollout(5))
+    picked = window.rows(np.linspace(0, 1, 1000, endpoint=False))
+    assert sorted(set(picked)) == list(range((WINDOW - 5) * ENVS, WINDOW * ENVS))
+
+
+def test_traced_returns_are_the_sums_that_define_them():
+    window, rng = filled(), np.random.default_rng(9)
+    value, ahead, log_prob = rng.normal(size=(3, WINDOW, ENVS))
+    log_prob += window.log_prob
+    discount, decay = 0.9, 0.8
+    target, share = retrace(window, window.reward, value, ahead, log_prob, discount, decay)
+    ratio = np.minimum(1.0, np.exp(log_prob - window.log_prob))
+    for n in range(ENVS):
+        for t in range(WINDOW):
+            total, weight = 0.0, 1.0
+            for k in range(t, WINDOW):
+                if k > t:
+                    weight *= discount * decay * ratio[k, n]
+                if window.done[k, n] and not window.terminated[k, n]:
+                    break  # what followed was not kept
+                goes_on = 0.0 if window.terminated[k, n] else discount * ahead[k, n]
+                total += weight * (window.reward[k, n] + goes_on - value[k, n])
+                if window.done[k, n]:
+                    break
+            assert target[t, n] == pytest.approx(value[t, n] + total, rel=1e-6)
+    assert share == pytest.approx(ratio.mean())
+
+
+def test_the_compiled_window_is_that_of_the_host():
+    parts, host = (
+        [rollout(5, seed) for seed in range(4)],
+        empty_replay(WINDOW, ENVS, FEATURES, SIZE),
+    )
+    there = jax.tree.map(jnp.asarray, host)
+    follow = jax.jit(lambda window, made: window.followed_by(made))
+    for part in parts:
+        host, there = host.followed_by(part), follow(there, jax.tree.map(jnp.asarray, part))
+    for one, other in zip(host, there, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_rows_that_are_held_out_weigh_nothing():
+    index, held = np.array([[0, 1, 2], [3, 3, 3]]), np.array([True, False, False, True])
+    weight = held_out(np.full((2, 3), 1 / 3, np.float32), index, held)
+    np.testing.assert_allclose(weight, [[0.0, 0.5, 0.5], [0.0, 0.0, 0.0]])
+
+
+def test_slopes_are_those_of_the_expected_value():
+    rng = np.random.default_rng(3)
+    architecture = Architecture(inputs=FEATURES, outputs=SIZE, log_std_init=-1.5)
+    policy, critic = Policy(architecture, rng), Critic(FEATURES + SIZE, (16, 16), rng)
+    flat = rng.normal(size=(7, FEATURES)).astype(np.float32)
+    noise = rng.normal(size=(7, SIZE)).astype(np.float32)
+    mean, std, slope, std_slope = slopes(critic, policy, flat, noise)
+
+    def expected(mean, std):
+        return 0.5 * sum(critic(flat, mean + sign * std * noise).sum() for sign in (1.0, -1.0))
+
+    wanted, std_wanted = jax.grad(expected, argnums=(0, 1))(mean, std)
+    np.testing.assert_allclose(slope, wanted, atol=1e-5)
+    np.testing.assert_allclose(std_slope, std_wanted, atol=1e-5)
