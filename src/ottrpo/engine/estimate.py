@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .acting import evaluate_rows
-from .arrays import namespace, on_host, put, sums_to_the_end
+from .arrays import namespace, on_host, put, sums_to_the_end, wide
 from .schedules import Now
 from .state import Normaliser, TrainState
 
@@ -72,6 +72,10 @@ class Experience(NamedTuple):
     value: Array
     drawn: dict[str, Array]
     state: Array
+
+    def recorded(self, *names: str) -> tuple[Array, ...]:
+        """What the actor recorded, in the precision of the dual."""
+        return tuple(wide(self.drawn[name]) for name in names)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,7 +12,7 @@ from ottrpo.engine.advantage import AdvantageFit, AdvantageNetwork
 from ottrpo.engine.arrays import Generator, like, namespace, single
 from ottrpo.engine.estimate import Experience, explained_variance
 from ottrpo.engine.models import Model, Plan
-from ottrpo.engine.models.base import Given, PolicyLoss, recorded
+from ottrpo.engine.models.base import Given, PolicyLoss
 from ottrpo.engine.networks import Networks
 from ottrpo.engine.replay import held_out
 from ottrpo.engine.schedules import SMALLEST_RADIUS, Now
@@ -197,7 +197,7 @@ class TrustRegion(Algorithm):
         The slope is shrunk by the part of its square that is noise (James and Stein): where its
         sign is not known σ stays.
         """
-        mean, std, action = recorded(batch, "mean", "std", "action")
+        mean, std, action = batch.recorded("mean", "std", "action")
         xp = namespace(mean)
         slope_rd = advantage[:, None] * (((action - mean) / std) ** 2 - 1.0) / std
         slope, noise = slope_rd.mean(0), slope_rd.var(0).sum() / len(slope_rd)

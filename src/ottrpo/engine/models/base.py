@@ -20,7 +20,7 @@ import numpy as np
 
 from ottrpo.core import Cost, DualSolution, Mahalanobis, Scaled, SquaredEuclidean, Summed
 from ottrpo.engine.advantage import AdvantageNetwork
-from ottrpo.engine.arrays import Generator, like, wide
+from ottrpo.engine.arrays import Generator, like
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.spaces import BoxActions, FiniteActions
@@ -71,10 +71,6 @@ class Given(NamedTuple):
     radius: Array
     network: AdvantageNetwork | None = None
     draws: Any = None
-
-    def recorded(self, *names: str) -> tuple[Array, ...]:
-        """What the actor recorded, in the precision of the dual."""
-        return tuple(wide(self.batch.drawn[name]) for name in names)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -200,7 +196,7 @@ class GaussianModel(Model):
 
     def gained(self, policy: Policy, batch: Experience, seen: Batch, advantage_r: Array) -> Array:
         """To first order: A (a − m)/σ² is an unbiased slope of the expected advantage."""
-        mean, std, action = recorded(batch, "mean", "std", "action")
+        mean, std, action = batch.recorded("mean", "std", "action")
         moved = like(mean, _means(policy, seen)) - mean
         return advantage_r * ((action - mean) / std**2 * moved).sum(-1)
 

@@ -124,7 +124,7 @@ class Sample(PairModel):
 
     def plan(self, given: Given) -> Plan:
         """Two candidates: (paper, step 4, GAE)."""
-        mean, action = given.recorded("mean", "action")
+        mean, action = given.batch.recorded("mean", "action")
         return self.between(given, mean, action, given.advantage_r)
 
 
@@ -140,7 +140,7 @@ class Antithetic(PairModel):
 
     def plan(self, given: Given) -> Plan:
         """Two candidates, the better side of the mean."""
-        mean, action = given.recorded("mean", "action")
+        mean, action = given.batch.recorded("mean", "action")
         xp = namespace(mean)
         target = xp.where(given.advantage_r[:, None] >= 0, action, 2.0 * mean - action)
         return self.between(given, mean, target, xp.abs(given.advantage_r))
@@ -178,7 +178,7 @@ class Candidates(CandidatesModel):
         batch, network, draws = given.batch, given.network, given.draws
         if network is None:
             raise TypeError("model 'candidates' needs a learned advantage")
-        mean, std = given.recorded("mean", "std")
+        mean, std = given.batch.recorded("mean", "std")
         xp = namespace(mean)
         sources = draws.source.shape[1]
         source = mean[:, None] + std[:, None] * draws.source

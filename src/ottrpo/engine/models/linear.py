@@ -41,7 +41,7 @@ class Linear(GaussianModel):
     def plan(self, given: Given) -> Plan:
         """Slopes, and where they lead within the radius, or within what was tried."""
         batch, options, radius = given.batch, self.options, given.radius
-        mean, std, action = given.recorded("mean", "std", "action")
+        mean, std, action = given.batch.recorded("mean", "std", "action")
         slope = None
         if given.network is not None:
             slope = given.network.slope(batch.flat, batch.images, mean)
