@@ -1,8 +1,6 @@
 """``ottrpo list``."""
 
-import json
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import Any
 
 from ottrpo.terminal import say, say_json
@@ -39,6 +37,9 @@ class List:
         return 0
 
     def _settings(self, key: str) -> int:
+        import json
+        from textwrap import wrap
+
         from ottrpo.experiments import registry
 
         from .options import mistakes
