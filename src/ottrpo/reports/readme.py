@@ -39,6 +39,7 @@ STUDIES = {
     "(`ottrpo reproduce baselines-finite`):",
 }
 TIMED = "training-time"
+PANELS_AT_MOST = 24  # in one picture; a study of hundreds of problems shows its first
 
 
 def results_section(results: Path) -> str:
@@ -117,7 +118,7 @@ def write_study(folder: Path) -> list[Path]:
     """Write the table and the curves of a study beside its data; the files written."""
     table, curves = folder / "table.md", folder / "curves.png"
     table.write_text(study_table(folder), encoding="utf-8")
-    save_panels(families(read_study(folder).cells), curves)
+    save_panels(families(read_study(folder).cells)[:PANELS_AT_MOST], curves)
     return [table, curves]
 
 
