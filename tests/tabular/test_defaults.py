@@ -57,12 +57,17 @@ def test_problems_that_nobody_chose_are_solved(kind, number):
     assert share_of_optimum(f"ottrpo/Random{kind}{number}-v0", 2000, 200_000) > 0.9
 
 
+def test_the_slope_of_the_score_alone_would_stay_in_a_worse_circle():
+    """At .86 of the optimum no small change helps; the policy is led past it."""
+    assert share_of_optimum("ottrpo/RandomMDP227-v0", 2000, 200_000) > 0.99
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Lake", "MDP"])
 def test_a_hundred_problems_that_nobody_chose_are_solved(kind):
     shares = [
         share_of_optimum(f"ottrpo/Random{kind}{number}-v0", number, 1_000_000)
-        for number in range(200, 300)
+        for number in range(300, 400)
     ]
     assert np.mean(shares) > 0.97
     assert min(shares) > 0.9

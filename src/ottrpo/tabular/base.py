@@ -330,9 +330,8 @@ class TabularAgent(Snapshot):
         require_finite(self.problem.name, "reward", batch.reward_t, self.num_timesteps)
         estimates = self.estimates
         before = estimates.q_sa.copy(), estimates.count_sa.copy(), estimates.model
-        optimism = self.settings.optimism_at(remaining)
         q_sa = estimates.update(
-            self.settings, self.problem, batch, self.policy_sa, self._allowed(), optimism
+            self.settings, self.problem, batch, self.policy_sa, self._allowed(), remaining
         )
         try:
             require_finite(self.problem.name, "value Q(s, a)", q_sa, self.num_timesteps)

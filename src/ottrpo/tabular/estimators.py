@@ -53,13 +53,17 @@ class Estimates:
         batch: Trajectories,
         policy_sa: Floats,
         allowed_sa: Bools,
-        optimism: float = 0.0,
+        remaining: float = 0.0,
     ) -> Floats:
-        """Learn from a batch, in place, and return Q."""
+        """Learn from a batch, in place, and return Q; this share of training remains."""
         if self.model is not None:
             self.model = self.model.plus(batch)
             self.visits_s, self.q_sa[:] = self.model.evaluate(
-                policy_sa, problem.step_cap, settings.gamma, optimism
+                policy_sa,
+                problem.step_cap,
+                settings.gamma,
+                settings.optimism_at(remaining),
+                settling=settings.settles(remaining),
             )
             self.count_sa[:] = self.model.visits()
             return self.q_sa

@@ -247,14 +247,15 @@ def values_to_go(model: Array, unknown_h: Array, policy_sa: Array) -> Array:
 @_compiled
 def weigh(
     model: Array, unknown_h: Array, policy_sa: Array, value_hs: Array, start_s: Array
-) -> tuple[Array, Array]:
-    """Expected visits of each state in an episode, and the mean of Q over them.
+) -> tuple[Array, Array, Array]:
+    """Expected visits of each state in an episode, Q at its start, and the mean of Q over visits.
 
     Where doubt came true the episode is over: nothing is known of what follows.
     """
     offset_r, next_o, chance_o, reward_r, doubt_r = model
     n_states, n_actions = policy_sa.shape
-    occupancy_s, q_sa = np.zeros(n_states), np.zeros((n_states, n_actions))
+    occupancy_s = np.zeros(n_states)
+    first_sa, q_sa = np.zeros((n_states, n_actions)), np.zeros((n_states, n_actions))
     here_s = start_s.copy()
     for h in range(len(unknown_h) - 1, 0, -1):
         there_s = np.zeros(n_states)
@@ -270,8 +271,16 @@ def weigh(
                         there_s[next_o[o]] += mass * chance_o[o]
                     q += doubt_r[row] * (unknown_h[h] - q)
                     q_sa[s, a] += here_s[s] * q
+        if h == len(unknown_h) - 1:
+            first_sa = q_sa.copy()
         here_s = there_s
-    for s in range(n_states):
-        if occupancy_s[s] > 0.0:
-            q_sa[s] /= occupancy_s[s]
-    return occupancy_s, q_sa
+    return occupancy_s, _per_visit(first_sa, start_s), _per_visit(q_sa, occupancy_s)
+
+
+@_compiled
+def _per_visit(sum_sa: Array, visits_s: Array) -> Array:
+    """Means from sums, in place; 0 where nothing was visited."""
+    for s in range(len(visits_s)):
+        if visits_s[s] > 0.0:
+            sum_sa[s] /= visits_s[s]
+    return sum_sa

@@ -11,9 +11,12 @@ k of its visits had led to U_h, the most that h steps can pay at the rewards see
 that was never tried is all doubt, and so worth trying, whatever the sign and the size of rewards.
 
 What the policy's return gains from action a in state s is Σ_t P(s_t = s) Q_{T−t}(s, a): the
-occupancy and the mean of Q under it, which is what step 3 of Algorithm 1 asks for. A small share
-of the model's episodes begins in any state that was ever visited, so that no state is without
-weight because the present policy avoids it (Kakade and Langford's restart distribution).
+occupancy and the mean of Q under it, which is what step 3 of Algorithm 1 asks for. That is the
+slope of the score, and slopes have local optima: to leave a circle pays less, on average over its
+steps, than to have left it at the start. So Q_T, with all steps to go, leads until the policy is
+to settle, as in policy iteration. A small share of the model's episodes begins in any state that
+was ever visited, so that no state is without weight because the present policy avoids it (Kakade
+and Langford's restart distribution).
 """
 
 from collections.abc import Mapping
@@ -88,9 +91,15 @@ class EmpiricalModel:
         return count_r.reshape(self.n_states, self.n_actions)
 
     def evaluate(
-        self, policy_sa: Floats, step_cap: int, discount: float, optimism: float
+        self,
+        policy_sa: Floats,
+        step_cap: int,
+        discount: float,
+        optimism: float,
+        *,
+        settling: bool = True,
     ) -> tuple[Floats, Floats]:
-        """The occupancy (expected visits an episode) and the mean Q of a policy.
+        """The occupancy (expected visits an episode) and Q of a policy.
 
         Args:
             policy_sa: the policy.
@@ -98,6 +107,7 @@ class EmpiricalModel:
             discount: γ; 1 for the return as it is scored.
             optimism: k, visits in favour of every pair. At 0 nothing is doubted but what was
                 never tried, and that is taken to be as bad as can be.
+            settling: whether Q is the mean over visits, or that of all steps to go.
         """
         horizon = min(step_cap, max(1, VALUES_AT_MOST // self.n_states))
         count_r = self.visits().reshape(-1)
@@ -116,7 +126,8 @@ class EmpiricalModel:
         start_s += RESTARTS * visited_s / visited_s.sum()
         unknown_h = self.bound(horizon, best=optimism > 0)
         value_hs = kernels.values_to_go(model, unknown_h, policy_sa)
-        return kernels.weigh(model, unknown_h, policy_sa, value_hs, start_s)
+        occupancy_s, first_sa, q_sa = kernels.weigh(model, unknown_h, policy_sa, value_hs, start_s)
+        return occupancy_s, q_sa if settling else first_sa
 
     def bound(self, horizon: int, *, best: bool) -> Floats:
         """The most (or the least) that h = 0, 1, ... steps can pay at the rewards seen so far.

@@ -164,6 +164,14 @@ class EstimationSettings:
         """The discount, which is known once the estimator is."""
         return 1.0 if self.discount is None else self.discount
 
+    def optimism_at(self, progress_remaining: float) -> float:
+        """Visits in favour of every pair when this share of training remains."""
+        return self.optimism * max(0.0, 1.0 - (1.0 - progress_remaining) / EXPLORING)
+
+    def settles(self, progress_remaining: float) -> bool:
+        """Whether a policy by a model now follows the slope of the score (see `model`)."""
+        return progress_remaining <= 1.0 - EXPLORING
+
 
 @dataclass(frozen=True, kw_only=True)
 class TabularSettings(EstimationSettings):
@@ -243,10 +251,6 @@ class TabularSettings(EstimationSettings):
         if self.steps_per_update is not None:
             return self.steps_per_update
         return max(1, total_timesteps // UPDATES) if self.by_model else PLAIN_STEPS_PER_UPDATE
-
-    def optimism_at(self, progress_remaining: float) -> float:
-        """Visits in favour of every pair when this share of training remains."""
-        return self.optimism * max(0.0, 1.0 - (1.0 - progress_remaining) / EXPLORING)
 
 
 @final
