@@ -26,6 +26,8 @@ from ottrpo.experiments import published
 from ottrpo.experiments.published import Published
 from ottrpo.results.reading import CellResult
 
+# Of one study: where it has hundreds of problems, its first are shown.
+PANELS_AT_MOST = 12
 COLUMNS = 3
 INSIDE = 4  # curves whose legend finds room among them
 POINTS = 50  # of a curve in a page: more than a panel of this size can show

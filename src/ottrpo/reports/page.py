@@ -23,7 +23,7 @@ from ottrpo.results.reading import CellResult, StudyResult, read_study, study_na
 
 from .aggregates import aggregate_panel, aggregate_table, find_groups
 from .exhibits import Exhibit, Plan, of_the_paper, read_plan, select
-from .figures import Panel, by_environment, families, panel_svg
+from .figures import PANELS_AT_MOST, Panel, by_environment, families, panel_svg
 from .scores import cell_scores
 from .sections import (
     baseline_table,
@@ -198,7 +198,7 @@ def _study(study: StudyResult, drawn: set[int]) -> Section:
         anchor=f"study-{re.sub(r'[^a-zA-Z0-9-]', '-', study.name)}",
         title=study.name,
         text=[study.description, *_made_with(study.made_with)],
-        panels=by_environment(cell for cell in study.cells if id(cell) not in drawn),
+        panels=by_environment(c for c in study.cells if id(c) not in drawn)[:PANELS_AT_MOST],
         tables=[cell_table(study.cells)],
     )
 

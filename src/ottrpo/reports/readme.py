@@ -13,7 +13,7 @@ from ottrpo.results.layout import MANIFEST
 from ottrpo.results.reading import CellResult, read_study
 
 from .exhibits import read_plan
-from .figures import families, save_panels
+from .figures import PANELS_AT_MOST, families, save_panels
 from .tables import (
     DASH,
     MISSING,
@@ -39,7 +39,6 @@ STUDIES = {
     "(`ottrpo reproduce baselines-finite`):",
 }
 TIMED = "training-time"
-PANELS_AT_MOST = 24  # in one picture; a study of hundreds of problems shows its first
 
 
 def results_section(results: Path) -> str:
