@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ottrpo import BGPG, OTTRPO, WNPG
-from ottrpo.agents.settings import CHECKS, NOT_SAVED, OTTRPOSettings, WNPGSettings
+from ottrpo.agents.settings import CHECKS, NOT_SAVED, OTTRPOSettings
+from ottrpo.agents.wnpg import WNPGSettings
 from ottrpo.core.documented import documentation
 from ottrpo.engine.schedules import Straight
 from ottrpo.engine.spaces import FiniteActions

@@ -9,8 +9,7 @@ from typing import final
 
 from ottrpo.engine.algorithms.bgpg import BehaviourGuided
 
-from .guided import GuidedAgent
-from .settings import GuidedSettings
+from .guided import GuidedAgent, GuidedSettings
 
 
 @final

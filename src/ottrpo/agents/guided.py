@@ -1,13 +1,68 @@
 """What BGPG and WNPG share: a behaviour penalty, and updates in which two players take turns."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 from ottrpo.engine.algorithms.behaviour import Smoothing
 from ottrpo.engine.algorithms.objective import Objective
 from ottrpo.engine.spaces import BoxActions
 
 from .base import DeepAgent
-from .settings import GuidedSettings
+from .settings import DeepSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuidedSettings(DeepSettings):
+    """The settings of `BGPG`.
+
+    Attributes:
+        gae_lambda: λ of the generalised advantage estimate.
+        clip_range: PPO's clipping of the ratio; 10 is as good as none.
+        clip_range_vf: clipping of the value's change; ``None`` for none.
+        normalize_advantage: standardise the advantages of each minibatch.
+        ent_coef: weight of the entropy bonus.
+        vf_coef: weight of the value function's mean squared error.
+        wasserstein_coef: κ, weight of the behaviour penalty.
+        n_actions: M, sampled actions of the old and of the new policy per state.
+        n_features: D, random features of the test functions.
+        feature_bandwidth: σ; the features' frequencies have standard deviation 1/σ.
+        smoothing: γ, weight of the entropy in the smoothed Wasserstein distance.
+        dual_steps: T, ascent steps of the test functions before each step of the policy.
+        dual_learning_rate: of those steps.
+        dual_decay: divide it by the square root of the step's number.
+        test_functions: ``slot``, as published: coefficients belong to places in a minibatch,
+            whatever state stands there; ``sample``: to the states. Zero at every rollout's start.
+        time_limits: ``terminal``, as published: nothing follows an episode that was cut off;
+            ``bootstrap``: its value does.
+        noise_color: exponent of the power spectrum of the noise over time: 0 white, 1 pink; a
+            number or a schedule.
+    """
+
+    positional: ClassVar[tuple[str, ...]] = (
+        *("learning_rate", "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda"),
+        *("clip_range", "clip_range_vf", "normalize_advantage", "ent_coef", "vf_coef"),
+        *("max_grad_norm", "use_sde", "sde_sample_freq"),
+    )
+    fixed: ClassVar[tuple[str, ...]] = (*DeepSettings.fixed, "n_features", "feature_bandwidth")
+
+    learning_rate: Any = 5e-5
+    gamma: Any = 0.99
+    gae_lambda: float = 0.95
+    vf_coef: float = 0.25
+    noise_color: Any = 0.0
+    clip_range: float = 10.0
+    clip_range_vf: float | None = 10.0
+    ent_coef: float = 0.0
+    wasserstein_coef: float = 0.1
+    n_actions: int = 10
+    n_features: int = 100
+    feature_bandwidth: float = 0.1
+    smoothing: float = 1.0
+    dual_steps: int = 25
+    dual_learning_rate: float = 0.05
+    dual_decay: bool = False
+    test_functions: Literal["slot", "sample"] = "slot"
+    time_limits: Literal["terminal", "bootstrap"] = "terminal"
 
 
 class GuidedAgent(DeepAgent):
