@@ -14,6 +14,7 @@ from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.utils import check_for_correct_spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 from ottrpo.collect.host import Watcher, collect, made, name_of, source_of
@@ -198,6 +199,27 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
         observation_layout(env.observation_space, convolve=False)
         return BaseAlgorithm._wrap_env(env, verbose, monitor_wrapper)
 
+    def set_env(self, env: Any, force_reset: bool = True) -> None:
+        """Train in other environments, any number of them.
+
+        A `VecNormalize` around them takes the place of the agent's own normalisation.
+        """
+        if isinstance(env, str):
+            env = made(env, self.n_envs, self.told.threads)
+        wrapped, before = self._wrap_env(env, self.verbose), self.n_envs
+        check_for_correct_spaces(wrapped, self.observation_space, self.action_space)
+        self.n_envs = wrapped.num_envs
+        super().set_env(wrapped, force_reset)
+        if "schedules" not in vars(self):
+            return  # it is about to be built, for these
+        self.algorithm, state = self._algorithm(), self.train_state
+        if self.n_envs != before:  # what is kept per environment begins anew
+            nothing = np.random.default_rng(0)  # is kept of what this draws
+            fresh = self.algorithm.init(nothing, nothing, self.n_envs)
+            state = state._replace(replay=fresh.replay)
+        rewards = state.rewards._replace(return_n=np.zeros(self.n_envs))
+        self.train_state = state._replace(rewards=rewards)
+
     @abstractmethod
     def _algorithm(self) -> Algorithm:
         """What the settings describe."""
@@ -258,14 +280,16 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
         total_timesteps: int,
         callback: Any = None,
         log_interval: int | None = 1,
-        tb_log_name: str = "run",
+        tb_log_name: str | None = None,
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
     ) -> Self:
         """Alternate rollouts and updates until ``total_timesteps`` steps were taken.
 
-        As in SB3 the total is a lower bound: the last rollout is always completed.
+        As in SB3 the total is a lower bound: the last rollout is always completed. TensorBoard's
+        folder has the name of the agent unless ``tb_log_name`` says another.
         """
+        tb_log_name = tb_log_name or type(self).__name__
         self._environment()
         watched = callback is not None or progress_bar
         total_timesteps, callback = self._setup_learn(

@@ -5,9 +5,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
-from stable_baselines3.common.utils import check_for_correct_spaces
 
-from ottrpo.collect.host import made
 from ottrpo.core.checks import require_one_of
 from ottrpo.engine.spaces import Encoded, ObservationLayout, space_from_data
 from ottrpo.engine.state import Learner, Moments, Observations, Rewards, TrainState
@@ -31,7 +29,6 @@ class SavedAgent(VectorSnapshot):
     _setup_model: Any
     _plan_networks: Any
     _planned_entries: Any
-    _wrap_env: Any
     set_env: Any
     verbose: int
     settings_type: ClassVar[type[DeepSettings]]
@@ -145,19 +142,11 @@ class SavedAgent(VectorSnapshot):
             agent._plan_networks()
             bundle.require_room(agent._planned_entries(), arrays)
         if env is not None:
-            agent._adopt(env)
+            agent.set_env(env)
         with bundle.interpreting(path):
             agent._setup_model()
             agent._restore(arrays, data)
         return agent
-
-    def _adopt(self, env: Any) -> None:
-        if isinstance(env, str):
-            env = made(env, self.n_envs, self.told.threads)
-        wrapped = self._wrap_env(env, self.verbose)
-        check_for_correct_spaces(wrapped, self.observation_space, self.action_space)
-        self.n_envs = wrapped.num_envs
-        self.set_env(wrapped)
 
     def get_parameters(self) -> dict[str, Any]:
         """The trained arrays, by their path, and the normalisation the policy acts with."""

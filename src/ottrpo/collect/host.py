@@ -316,7 +316,7 @@ class Watcher:
 def _offers_masks(env: VecEnv) -> bool:
     try:
         return bool(env.has_attr("action_masks"))
-    except AttributeError:
+    except Exception:  # a VecEnv of somebody's that can't be asked
         return False
 
 
@@ -326,7 +326,7 @@ def _no_masks() -> None:
 
 def fresh_env(env: VecEnv) -> Any:
     """A new environment like those in ``env``."""
-    spec = env.get_attr("spec")[0]
+    spec = _spec_of(env)
     if spec is None:
         raise ValueError(
             "a fresh environment can't be made: the training one was not made by gym.make; "
@@ -361,13 +361,25 @@ def made(env: Any, n_envs: int = 1, threads: int | None = None) -> Any:
 def name_of(env: Any) -> str:
     """What to call it in messages."""
     try:
-        spec = env.get_attr("spec")[0] if isinstance(env, VecEnv) else getattr(env, "spec", None)
+        spec = _spec_of(env)
         if spec is not None:
             return str(spec.id)
         inner = env.unwrapped  # of a VecEnv: without its wrappers
         return type(inner.envs[0].unwrapped if isinstance(inner, DummyVecEnv) else inner).__name__
     except (OSError, EOFError):  # its processes are gone; what was learnt in them is not
         return "an environment that was closed"
+
+
+def _spec_of(env: Any) -> Any:
+    """What it was made by, if it can tell; many a VecEnv can't."""
+    if not isinstance(env, VecEnv):
+        return getattr(env, "spec", None)
+    try:
+        return env.get_attr("spec")[0]
+    except (OSError, EOFError):
+        raise
+    except Exception:
+        return None
 
 
 def remade_by_id(env: VecEnv, *, copies: bool = False) -> bool:

@@ -71,7 +71,8 @@ class ObservationLayout:
     def is_plain(self) -> bool:
         """Whether observations already are flat vectors."""
         part = self.parts[0]
-        return len(self.parts) == 1 and part.measured and len(part.space.shape or ()) == 1
+        alone = len(self.parts) == 1 and part.key is None
+        return alone and part.measured and len(part.space.shape or ()) == 1
 
     def encode(self, observation: Any, rows: int) -> Encoded:
         """Observations of ``rows`` environments, as a VecEnv returns them."""

@@ -1,0 +1,139 @@
+"""What SB3's users do with an agent besides training it, done with ours."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
+
+import ottrpo.envs.toys  # noqa: F401  # registers the toys
+from ottrpo import BGPG, OTTRPO, WNPG
+
+SMALL = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "seed": 0}
+REACH, MATCH = "ottrpo/Reach-v0", "ottrpo/Match-v0"
+OURS = [OTTRPO, BGPG, WNPG]
+
+
+def small(kind=OTTRPO, env=REACH, policy="MlpPolicy", **settings):
+    return kind(policy, env, **(SMALL | settings))
+
+
+def many(count, env=REACH):
+    return DummyVecEnv([lambda: gym.make(env)] * count)
+
+
+# ---------------------------------------------------------------------- other environments
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("kind", OURS)
+def test_a_loaded_agent_takes_environments_of_any_number(kind, count, tmp_path):
+    small(kind).learn(16).save(tmp_path / "a")
+    agent = kind.load(tmp_path / "a")
+    agent.set_env(many(count))
+    assert agent.learn(96).num_timesteps == 96
+    agent.save(tmp_path / "a")
+    assert kind.load(tmp_path / "a").n_envs == count
+
+
+def test_the_number_of_environments_changes_with_a_replayed_critic():
+    agent = small(advantage="replay")
+    agent.set_env(many(2))
+    assert agent.learn(64).num_timesteps == 64
+
+
+def test_environments_that_do_not_fit_change_nothing():
+    agent = small()
+    with pytest.raises(ValueError, match="spaces do not match"):
+        agent.set_env(many(2, "Pendulum-v1"))
+    assert agent.n_envs == 1
+    agent.learn(16)
+
+
+def own_normalisation(agent):
+    normaliser = agent.algorithm.estimate.normaliser
+    return normaliser.observations, normaliser.rewards
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_vec_normalize_takes_over_whenever_it_comes(kind, tmp_path):
+    on = {"normalize_obs": True, "normalize_reward": True}
+    agent = small(kind, **on)
+    assert own_normalisation(agent) == (True, True)
+    agent.set_env(VecNormalize(many(2)))
+    assert own_normalisation(agent) == (False, False)
+    agent.learn(32).save(tmp_path / "a")
+    agent.set_env(many(1))
+    assert own_normalisation(agent) == (True, True)
+    assert own_normalisation(small(kind, VecNormalize(many(1)), **on)) == (False, False)
+    loaded = kind.load(tmp_path / "a", env=VecNormalize(many(1)))
+    assert own_normalisation(loaded) == (False, False)
+    loaded = kind.load(tmp_path / "a")
+    loaded.set_env(VecNormalize(many(1)))
+    assert own_normalisation(loaded) == (False, False)
+
+
+class Taciturn(VecEnv):
+    """Two environments in one that answer no question about themselves."""
+
+    def __init__(self, observation_space):
+        super().__init__(2, observation_space, spaces.Box(-1, 1, (1,)))
+
+    def _seen(self):
+        rows = [self.observation_space.sample() for _ in range(2)]
+        if isinstance(self.observation_space, spaces.Dict):
+            return {key: np.stack([row[key] for row in rows]) for key in self.observation_space}
+        return np.stack(rows)
+
+    def reset(self):
+        return self._seen()
+
+    def step_async(self, actions):
+        self.actions = actions
+
+    def step_wait(self):
+        return self._seen(), np.zeros(2), np.zeros(2, bool), [{}, {}]
+
+    def close(self):
+        pass
+
+    def seed(self, seed=None):
+        return [None, None]
+
+    def get_attr(self, attr_name, indices=None):
+        if attr_name == "render_mode":
+            return [None, None]
+        raise NotImplementedError
+
+    set_attr = env_method = get_attr
+
+    def env_is_wrapped(self, wrapper_class, indices=None):
+        return [False, False]
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_environments_need_not_tell_their_name(kind, tmp_path):
+    agent = small(kind, Taciturn(spaces.Box(-1, 1, (3,)))).learn(32)
+    agent.save(tmp_path / "a")
+    with pytest.raises(ValueError, match="pass one: evaluate"):
+        agent.evaluate(1)
+
+
+class OneKey(gym.Env):
+    observation_space = spaces.Dict(obs=spaces.Box(-1, 1, (3,)))
+    action_space = spaces.Box(-1, 1, (2,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return {"obs": np.zeros(3, np.float32)}, {}
+
+    def step(self, action):
+        return {"obs": np.ones(3, np.float32)}, float(action[0]), False, True, {}
+
+
+@pytest.mark.parametrize("kind", OURS)
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_dict_may_have_a_single_vector(kind, count):
+    agent = small(kind, DummyVecEnv([OneKey] * count), "MultiInputPolicy").learn(32)
+    assert agent.predict({"obs": np.zeros(3)})[0].shape == (2,)
+    assert agent.evaluate(2, env=OneKey()).shape == (2,)
