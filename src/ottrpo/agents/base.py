@@ -17,7 +17,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.utils import check_for_correct_spaces
 from stable_baselines3.common.vec_env import VecEnv
 
-from ottrpo.collect.host import Watcher, collect, made, name_of, source_of
+from ottrpo.collect.host import collect, made, name_of, source_of
 from ottrpo.engine import runtime
 from ottrpo.engine.acting import Actor, Eyes, actor_for, draw_noise
 from ottrpo.engine.algorithms.base import Algorithm
@@ -27,6 +27,7 @@ from ottrpo.engine.schedules import (
     FADING_COLOR,
     FADING_TRACE,
     LABELS_GAE_LAMBDA,
+    Now,
     Schedules,
     as_schedule,
     value_at,
@@ -34,12 +35,14 @@ from ottrpo.engine.schedules import (
 from ottrpo.engine.spaces import Encoded, FiniteActions, actions_of, observation_layout
 from ottrpo.engine.state import Normaliser, TrainState
 
+from .asking import Asked
 from .guards import require_finite_estimates, require_finite_update
 from .offering import offer
-from .playing import Playing, Predictor
+from .playing import Predictor
 from .policies import CnnPolicy, MlpPolicy, MultiInputPolicy, architecture_of
 from .saving import SavedAgent
 from .settings import DeepSettings
+from .watching import Later, Locals, Watcher
 
 Array = Any
 # settings that are asked for at every update; for the others the algorithm is built anew
@@ -49,7 +52,7 @@ LIVE = (
 )
 
 
-class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
+class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
     """An on-policy agent with SB3's face; subclasses say which algorithm it wears."""
 
     policy_aliases: ClassVar[dict[str, Any]] = {
@@ -59,6 +62,7 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
     }
     LOG_STD_INIT: ClassVar[float] = 0.0
     _last_obs: Any
+    rollout_buffer: Any = None  # a view of the last rollout that callbacks watched
     settings_type: ClassVar[type[DeepSettings]]
     told: DeepSettings  # change it by `tell`, or by assigning to the attribute of the setting
 
@@ -134,6 +138,9 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
         """How many steps recent episodes took; before the first has ended, at least."""
         lengths = [episode["l"] for episode in self.ep_info_buffer or ()]
         return float(np.mean(lengths)) if lengths else self.num_timesteps / self.n_envs
+
+    def _now(self) -> Now:
+        return self.schedules.now(self._current_progress_remaining, self._lasted())
 
     # ------------------------------------------------------------------ building
 
@@ -296,26 +303,31 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
             total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar
         )
         with self._learning():
-            callback.on_training_start(locals(), globals())
             iteration = 0
+            told: Any = Locals(locals())
+            callback.on_training_start(told, globals())
             while self.num_timesteps < total_timesteps:
                 rollout = self.collect_rollout(callback if watched else None)
                 if rollout is None:
                     break
-                iteration += 1
+                told["iteration"] = iteration = iteration + 1
                 self._update_current_progress_remaining(self.num_timesteps, total_timesteps)
                 self._train_and_record(rollout)
                 if log_interval is not None and iteration % log_interval == 0:
-                    OnPolicyAlgorithm.dump_logs(self, iteration)  # type: ignore[arg-type]
+                    self.dump_logs(iteration)
                 if not self._after_update():
                     break
             callback.on_training_end()
         return self
 
+    def dump_logs(self, iteration: int = 0) -> None:
+        """Write what was logged since the last time, and how episodes went of late."""
+        OnPolicyAlgorithm.dump_logs(self, iteration)  # type: ignore[arg-type]
+
     def train(self, rollout: Rollout) -> dict[str, float]:
         """Learn from a rollout and return what to log."""
         before, algorithm = self.train_state, self.algorithm
-        now = self.schedules.now(self._current_progress_remaining, self._lasted())
+        now = self._now()
         state, batch = algorithm.estimate(before, rollout, now)
         require_finite_estimates(self._name, state, batch, rollout.reward.shape, self.num_timesteps)
         draws = algorithm.draw(len(batch.flat), self.rng)
@@ -340,29 +352,28 @@ class DeepAgent(SavedAgent, Playing, BaseAlgorithm):
 
     def collect_rollout(self, callback: BaseCallback | None) -> Rollout | None:
         """Act for ``n_steps`` steps in every environment; ``None`` if a callback said stop."""
-        watcher = None
         if callback is not None:
             callback.on_rollout_start()
-            watcher = Watcher(self, callback)
         env = self._environment()
         source, masked = source_of(
-            env, self.layout, self.actions, name_of(env), watched=watcher is not None
+            env, self.layout, self.actions, name_of(env), watched=callback is not None
         )
         if not isinstance(self._last_obs, Encoded):
             self._last_obs = self.layout.encode(self._last_obs, source.rows)
         actor = self.actor(self.told.n_steps, source.rows, self.rng, masked=masked)
+        watcher = None if callback is None else Watcher(self, callback, actor)
         taken = self.num_timesteps
         collected = collect(source, actor, self._last_obs, self.told.n_steps, watcher, taken=taken)
         if collected is None:
             return None
         rollout, recorder = collected
-        self._last_obs = recorder.last()
-        for info in recorder.endings:
-            self._update_info_buffer([info], np.array([True]))
-        if callback is None:
+        self._last_obs, self._last_episode_starts = recorder.at(-1), rollout.done[-1]
+        if watcher is None:
+            self._update_info_buffer(recorder.endings, np.ones(len(recorder.endings)))
             self.num_timesteps += self.told.n_steps * source.rows
-        else:
-            callback.on_rollout_end()
+        else:  # what callbacks see of the advantages is what the update learns from
+            self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
+            watcher.complete(Later(self.algorithm.estimate, self.train_state, rollout, self._now()))
         return rollout
 
     def actor(

@@ -63,10 +63,7 @@ class Playing(ABC):
             self._predictors[key] = self._predictor(
                 rows, None if deterministic else self._predict_rng
             )
-        mask = None
-        if action_masks is not None and isinstance(self.actions, FiniteActions):
-            mask = allowed(self.actions, np.asarray(action_masks).reshape(rows, -1))
-        action = self._predictors[key](encoded, mask)
+        action = self._predictors[key](encoded, masks_of(self.actions, action_masks, rows))
         return (action if vectorised else action[0]), None
 
     def _predictor(self, rows: int, rng: np.random.Generator | None) -> "Predictor":
@@ -140,6 +137,13 @@ class Predictor:
         action = self._actor.act(self._t, observation.flat, observation.images, mask)
         self._t += self._sampled
         return action
+
+
+def masks_of(actions: BoxActions | FiniteActions, given: Any, rows: int) -> Array | None:
+    """Given action masks as the engine sees them; ``None`` where there are none."""
+    if given is None or not isinstance(actions, FiniteActions):
+        return None
+    return allowed(actions, np.asarray(given).reshape(rows, -1))
 
 
 def as_batch(observation: Any, space: spaces.Space[Any]) -> tuple[Any, bool]:

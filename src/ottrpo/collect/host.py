@@ -7,7 +7,6 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from ottrpo.core.checks import NonFiniteError as NonFiniteError
@@ -161,9 +160,9 @@ class Recorder:
         else:
             self.cut_off[t, index] = final
 
-    def last(self) -> Encoded:
-        """Where the next rollout starts."""
-        return Encoded(self.flat[-1], tuple(image[-1] for image in self.images))
+    def at(self, t: int) -> Encoded:
+        """The observations before step t."""
+        return Encoded(self.flat[t], tuple(image[t] for image in self.images))
 
     def rollout(self, drawn: dict[str, Array]) -> Rollout:
         """All of it, ready to learn from."""
@@ -292,25 +291,6 @@ def allowed(actions: FiniteActions, mask_n: Array) -> Array:
         index = int(np.argwhere(~mask_nfk.any(-1))[0][0])
         raise ValueError(f"the action mask of environment {index} allows no action at all")
     return mask_nfk
-
-
-class Watcher:
-    """Tells SB3's callbacks about each step."""
-
-    def __init__(self, agent: Any, callback: BaseCallback) -> None:
-        self._agent, self._callback = agent, callback
-        self._locals: dict[str, Any] = {"self": agent, "env": agent.env, "n_steps": 0}
-
-    def __call__(self, t: int, action: Array, recorder: Recorder, infos: Infos) -> bool:
-        """Count the step, tell the callback; False ends training."""
-        self._agent.num_timesteps += self._agent.n_envs
-        seen = self._locals
-        seen["n_steps"] = t + 1
-        seen["actions"] = seen["clipped_actions"] = action
-        seen["new_obs"] = recorder.flat[t + 1]
-        seen["rewards"], seen["dones"], seen["infos"] = recorder.reward[t], recorder.done[t], infos
-        self._callback.update_locals(seen)
-        return bool(self._callback.on_step())
 
 
 def _offers_masks(env: VecEnv) -> bool:

@@ -88,6 +88,19 @@ class ObservationLayout:
         features = np.concatenate(flat, axis=1) if flat else np.zeros((rows, 0))
         return Encoded(features, tuple(images))
 
+    def decode(self, encoded: Encoded) -> Any:
+        """Observations as a VecEnv returns them: what `encode` was given."""
+        images, start = iter(encoded.images), 0
+        leaves: dict[str | None, Array] = {}
+        for part in self.parts:
+            if part.image:
+                leaves[part.key] = next(images)
+            else:
+                flat = encoded.flat[:, start : start + part.size]
+                leaves[part.key] = _unflatten(part.space, flat)
+            start += part.size
+        return leaves.get(None, leaves)
+
 
 def observation_layout(space: spaces.Space[Any], *, convolve: bool) -> ObservationLayout:
     """The layout of ``space``; an unsupported space is refused by name."""
@@ -130,6 +143,16 @@ def _flatten(space: spaces.Space[Any], leaf: Array, rows: int) -> Array:
         ]
         return np.concatenate(codes, axis=1)
     return leaf.reshape(rows, -1).astype(np.float64)
+
+
+def _unflatten(space: spaces.Space[Any], flat: Array) -> Array:
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        counts = space.nvec.reshape(-1) if isinstance(space, spaces.MultiDiscrete) else [space.n]
+        codes = np.split(flat, np.cumsum(counts)[:-1], axis=1)
+        labels = np.stack([one_hot.argmax(1) for one_hot in codes], axis=1)
+        shaped = labels.reshape(len(flat), *(space.shape or ())) + space.start
+        return shaped.astype(space.dtype)
+    return flat.reshape(len(flat), *(space.shape or ())).astype(space.dtype)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,182 @@
+"""What SB3's callbacks are told: under SB3's names, and in the environments' own terms."""
+
+from collections import UserDict
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+
+from ottrpo.collect.host import Infos, Recorder
+from ottrpo.engine.acting import Actor
+from ottrpo.engine.estimate import Experience
+from ottrpo.engine.spaces import Encoded
+
+from .asking import distribution_of, drawn_actions
+
+Array = Any
+
+
+class Later(partial[Any]):
+    """What is made when a callback asks for it: most never do."""
+
+
+class Locals(UserDict[str, Any]):
+    """The ``locals`` of callbacks."""
+
+    def __getitem__(self, key: str) -> Any:
+        value = self.data[key]
+        if isinstance(value, Later):
+            value = self.data[key] = value()
+        return value
+
+    def update(self, *others: Any, **named: Any) -> None:
+        """As of any dictionary; callbacks that hold this very one have all of it already."""
+        if not (others and others[0] is self):
+            super().update(*others, **named)
+
+
+class RolloutView:
+    """A rollout under the names of SB3's ``RolloutBuffer``, [steps so far, environments, ...].
+
+    Rewards are as they came. Values, advantages and returns are in the units in which values are
+    learnt, those of normalised rewards. Advantages and returns have no rows before the rollout
+    is complete; then they are, like the values, those that the update learns from.
+
+    Attributes:
+        buffer_size: steps of the complete rollout.
+        n_envs: environments.
+        pos: steps so far.
+    """
+
+    def __init__(self, agent: Any, actor: Actor, recorder: Recorder, first: int = 0) -> None:
+        self._agent, self._actor, self._recorder, self._first = agent, actor, recorder, first
+        self._starts = agent._last_episode_starts
+        self.buffer_size, self.n_envs = recorder.reward.shape
+        self.pos = first + 1
+        self._estimate: Later | None = None
+
+    def complete(self, estimate: Later) -> None:
+        """Know how advantages are estimated, now that the rollout is complete."""
+        self._estimate = estimate
+
+    @property
+    def full(self) -> bool:
+        """Whether the rollout is complete."""
+        return self._estimate is not None
+
+    def size(self) -> int:
+        """Steps so far."""
+        return self.pos
+
+    @property
+    def observations(self) -> Any:
+        """What the actions answered to; of Dict spaces a dictionary."""
+        seen = self._agent.layout.decode(self._encoded())
+        if isinstance(seen, dict):
+            return {key: self._stepwise(leaf) for key, leaf in seen.items()}
+        return self._stepwise(seen)
+
+    @property
+    def actions(self) -> Array:
+        """Before they were clipped, [steps, environments, coordinates]."""
+        drawn = drawn_actions(self._agent.actions, self._drawn())
+        return self._stepwise(drawn.reshape(len(drawn), -1))
+
+    @property
+    def rewards(self) -> Array:
+        """As the environments gave them."""
+        return self._recorder.reward[self._first : self.pos]
+
+    @property
+    def episode_starts(self) -> Array:
+        """Whether an episode began with the step's observation."""
+        starts = np.ones(self.n_envs, np.bool_) if self._starts is None else self._starts
+        return np.concatenate([starts[None], self._recorder.done])[self._first : self.pos]
+
+    @property
+    def values(self) -> Array:
+        """Of the observations."""
+        if self.full:
+            return self._estimates.value.reshape(-1, self.n_envs)
+        return self._agent.values_of(self._encoded()).reshape(-1, self.n_envs)
+
+    @property
+    def log_probs(self) -> Array:
+        """Of the actions."""
+        drawn, actions = self._drawn(), self._agent.actions
+        distribution = distribution_of(actions, drawn, self._agent.rng)
+        return distribution.log_prob(drawn_actions(actions, drawn)).reshape(-1, self.n_envs)
+
+    @property
+    def advantages(self) -> Array:
+        """Of the actions."""
+        known = self._estimates.advantage if self.full else np.zeros(0)
+        return known.reshape(-1, self.n_envs)
+
+    @property
+    def returns(self) -> Array:
+        """Targets of the values."""
+        known = self._estimates.target if self.full else np.zeros(0)
+        return known.reshape(-1, self.n_envs)
+
+    @cached_property
+    def _estimates(self) -> Experience:
+        assert self._estimate is not None
+        return self._estimate()[1]  # type: ignore[no-any-return]
+
+    def _encoded(self) -> Encoded:
+        flat, *images = map(self._rows, (self._recorder.flat, *self._recorder.images))
+        return Encoded(flat, tuple(images))
+
+    def _drawn(self) -> dict[str, Array]:
+        return {name: self._rows(array) for name, array in self._actor.record().items()}
+
+    def _rows(self, array: Array) -> Array:
+        known = array[self._first : self.pos]
+        return known.reshape(-1, *known.shape[2:])
+
+    def _stepwise(self, rows: Array) -> Array:
+        """Steps and environments apart; a number is a row of one, as in SB3's buffers."""
+        return rows.reshape(-1, self.n_envs, *(rows.shape[1:] or (1,)))
+
+
+class Watcher:
+    """Tells SB3's callbacks about each step, and the agent about the episodes that ended."""
+
+    def __init__(self, agent: Any, callback: BaseCallback, actor: Actor) -> None:
+        self._agent, self._callback, self._actor = agent, callback, actor
+        held: Any = callback.locals
+        self._locals = held if isinstance(held, Locals) else Locals(self=agent, env=agent.env)
+        self._endings = 0
+
+    def __call__(self, t: int, action: Array, recorder: Recorder, infos: Infos) -> bool:
+        """Count the step, tell the callback; False ends training."""
+        agent, told = self._agent, self._locals.data
+        if t == 0:
+            agent.rollout_buffer = RolloutView(agent, self._actor, recorder)
+            told["env"], told["rollout_buffer"] = agent.env, agent.rollout_buffer
+        agent.rollout_buffer.pos = t + 1
+        agent.num_timesteps += agent.n_envs
+        for info in infos:
+            info.setdefault("TimeLimit.truncated", False)  # SB3's say it at every step
+        step = RolloutView(agent, self._actor, recorder, t)
+        told["n_steps"], told["clipped_actions"], told["infos"] = t, action, infos
+        told["rewards"], told["dones"] = recorder.reward[t], recorder.done[t]
+        told["actions"] = Later(lambda: step.actions.reshape(action.shape))
+        told["values"] = Later(lambda: step.values.reshape(-1, 1))
+        told["log_probs"] = Later(lambda: step.log_probs[0])
+        told["new_obs"] = Later(agent.layout.decode, recorder.at(t + 1))
+        self._callback.update_locals(self._locals)  # type: ignore[arg-type]
+        if not self._callback.on_step():
+            return False
+        ended = recorder.endings[self._endings :]
+        self._endings += len(ended)
+        agent._update_info_buffer(ended, np.ones(len(ended)))
+        return True
+
+    def complete(self, estimate: Later) -> None:
+        """The rollout is: tell the callback."""
+        self._agent.rollout_buffer.complete(estimate)
+        self._callback.update_locals(self._locals)  # type: ignore[arg-type]
+        self._callback.on_rollout_end()
