@@ -39,7 +39,7 @@ from .asking import Asked
 from .guards import require_finite_estimates, require_finite_update
 from .offering import offer
 from .playing import Predictor
-from .policies import CnnPolicy, MlpPolicy, MultiInputPolicy, architecture_of
+from .policies import POLICIES, architecture_of, layout_for
 from .saving import SavedAgent
 from .settings import DeepSettings
 from .watching import Later, Locals, Watcher
@@ -55,11 +55,7 @@ LIVE = (
 class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
     """An on-policy agent with SB3's face; subclasses say which algorithm it wears."""
 
-    policy_aliases: ClassVar[dict[str, Any]] = {
-        "MlpPolicy": MlpPolicy,
-        "CnnPolicy": CnnPolicy,
-        "MultiInputPolicy": MultiInputPolicy,
-    }
+    policy_aliases: ClassVar[dict[str, Any]] = POLICIES
     LOG_STD_INIT: ClassVar[float] = 0.0
     _last_obs: Any
     rollout_buffer: Any = None  # a view of the last rollout that callbacks watched
@@ -169,22 +165,9 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         self.policy: Any = self  # SB3's tools look for a policy that predicts
 
     def _plan_networks(self) -> None:
-        policy_class: Any = self.policy_class
-        if policy_class not in self.policy_aliases.values():
-            known = ", ".join(self.policy_aliases)
-            raise ValueError(
-                f"policy must be one of {known} (ours, not torch's); got {policy_class}"
-            )
         if not hasattr(self, "observation_space"):
             raise ValueError("an agent needs an environment to learn its spaces from, got None")
-        self.layout = observation_layout(self.observation_space, convolve=policy_class.convolve)
-        if not self.layout.parts:
-            raise ValueError(f"there is nothing to observe in {self.observation_space}")
-        if policy_class is CnnPolicy and not self.layout.images:
-            raise ValueError(
-                f"CnnPolicy needs an image, a Box of bytes from 0 to 255 with three axes; got "
-                f"{self.observation_space}. Use MlpPolicy"
-            )
+        self.layout = layout_for(self.policy_class, self.observation_space)
         self.actions = actions_of(self.action_space)
         self.architecture = architecture_of(
             self.policy_kwargs,

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from gymnasium import spaces
+
 from ottrpo.core.checks import require_one_of
 from ottrpo.engine.networks import Architecture, activation_name
-from ottrpo.engine.spaces import BoxActions, FiniteActions, ObservationLayout
+from ottrpo.engine.spaces import BoxActions, FiniteActions, ObservationLayout, observation_layout
 
 from .checks import at_least, finite
 
@@ -30,6 +32,25 @@ class MultiInputPolicy:
     """Dict observations: convolutional encoders for their images, the rest side by side."""
 
     convolve = True
+
+
+POLICIES = {kind.__name__: kind for kind in (MlpPolicy, CnnPolicy, MultiInputPolicy)}
+
+
+def layout_for(policy_class: Any, space: spaces.Space[Any]) -> ObservationLayout:
+    """Where observations go in a policy of this kind; refused if there is nothing for it."""
+    if policy_class not in POLICIES.values():
+        known = ", ".join(POLICIES)
+        raise ValueError(f"policy must be one of {known} (ours, not torch's); got {policy_class}")
+    layout = observation_layout(space, convolve=policy_class.convolve)
+    if not layout.parts:
+        raise ValueError(f"there is nothing to observe in {space}")
+    if policy_class is CnnPolicy and not layout.images:
+        raise ValueError(
+            "CnnPolicy needs an image, a Box of bytes from 0 to 255 with three axes; got "
+            f"{space}. Use MlpPolicy"
+        )
+    return layout
 
 
 def architecture_of(
