@@ -6,8 +6,10 @@ import sys
 from types import ModuleType
 
 import pytest
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
 
-from ottrpo import OTTRPO
+from ottrpo import BGPG, OTTRPO, WNPG
 from ottrpo.agents import zoo
 
 
@@ -64,10 +66,70 @@ def test_the_commands_are_handed_over_with_our_settings(tables, monkeypatch, giv
     assert seen == [handed_over]
 
 
-def test_without_the_zoo_it_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "rl_zoo3", None)
-    with pytest.raises(ImportError, match="pip install rl_zoo3"):
+@pytest.mark.parametrize(
+    ("lacking", "told"),
+    [
+        ("rl_zoo3", "RL-Zoo is not installed: pip install rl_zoo3 pandas requests"),
+        ("requests", "RL-Zoo can't be imported without requests: pip install requests"),
+    ],
+)
+def test_it_says_what_to_install(monkeypatch, tmp_path, lacking, told):
+    (tmp_path / "rl_zoo3.py").write_text("import requests.sessions")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "rl_zoo3", raising=False)
+    for name in (lacking, f"{lacking}.sessions"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=told):
         zoo.register()
+
+
+class Extreme(Trial):
+    """Answers with the last choice, or the upper end."""
+
+    def suggest_float(self, name, low, high, *, log=False):
+        return high
+
+    def suggest_int(self, name, low, high):
+        return high
+
+    def suggest_categorical(self, name, choices):
+        return choices[-1]
+
+
+@pytest.mark.parametrize("trial", [Trial(), Extreme()])
+@pytest.mark.parametrize("name", ["Pendulum-v1", "CartPole-v1"])
+def test_what_is_drawn_trains_with_normalize(trial, name):
+    drawn = zoo.sample(trial, 1, 2, {})
+    env = VecNormalize(make_vec_env(name, 2, seed=0), gamma=drawn["gamma"])  # as the Zoo does
+    agent = OTTRPO("MlpPolicy", env, **drawn | {"n_steps": 64}, seed=0).learn(128)
+    assert agent.num_timesteps == 128
+    assert 0 < env.gamma < 1
+
+
+@pytest.mark.parametrize("kind", [OTTRPO, BGPG, WNPG])
+@pytest.mark.parametrize("stacked", [False, True])
+def test_a_discount_that_follows_the_episodes_trains_with_normalize(kind, stacked):
+    env = VecNormalize(make_vec_env("Pendulum-v1", 2, seed=0), gamma="auto")
+    wrapped = VecFrameStack(env, 2) if stacked else env
+    agent = kind("MlpPolicy", wrapped, n_steps=64, batch_size=32, n_epochs=1, gamma="auto", seed=0)
+    assert agent.learn(128).num_timesteps == 128
+    assert agent.gamma == "auto"
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("ent_coef", "exploration is set by"),
+        ("clip_range", "radius"),
+        ("n_critic_updates", "n_epochs"),
+        ("cg_damping", "no conjugate gradient"),
+        ("use_rms_prop", "Adam"),
+    ],
+)
+def test_keys_of_other_agents_are_refused_with_what_to_use_instead(key, told):
+    with pytest.raises(ValueError, match=f"OTTRPO has no '{key}': .*{told}") as refusal:
+        OTTRPO("MlpPolicy", "Pendulum-v1", **{key: 0.1})
+    assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.utils import check_for_correct_spaces
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env import VecEnv, unwrap_vec_normalize
 
 from ottrpo.collect.host import collect, made, name_of, source_of
 from ottrpo.engine import runtime
@@ -30,6 +30,7 @@ from ottrpo.engine.schedules import (
     Now,
     Schedules,
     as_schedule,
+    is_auto,
     value_at,
 )
 from ottrpo.engine.spaces import Encoded, FiniteActions, actions_of, observation_layout
@@ -187,7 +188,11 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         # refuse what we cannot do in our own words, before SB3 wraps it
         actions_of(env.action_space)
         observation_layout(env.observation_space, convolve=False)
-        return BaseAlgorithm._wrap_env(env, verbose, monitor_wrapper)
+        wrapped = BaseAlgorithm._wrap_env(env, verbose, monitor_wrapper)
+        normalised = unwrap_vec_normalize(wrapped)
+        if normalised is not None and is_auto(normalised.gamma):  # the Zoo hands it our discount
+            normalised.gamma = AUTO_REWARD_DISCOUNT
+        return wrapped
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
         """Train in other environments, any number of them.

@@ -77,7 +77,20 @@ class DeepSettings:
     # those that the networks were built by: they can't change any more
     fixed: ClassVar[tuple[str, ...]] = ("policy_kwargs", "use_sde", "threads")
     # SB3's that have no counterpart, and what to use
-    instead: ClassVar[Mapping[str, str]] = {}
+    # what SB3's agents, and RL-Zoo's files for them, have and these don't: what takes its place
+    instead: ClassVar[Mapping[str, str]] = {
+        "n_critic_updates": "policy and value function learn side by side; see n_epochs, vf_coef",
+        **dict.fromkeys(
+            (
+                *("cg_max_steps", "cg_damping", "line_search_shrinking_factor"),
+                *("line_search_max_iter", "sub_sampling_factor"),
+            ),
+            "there is no conjugate gradient or line search; see batch_size and n_epochs",
+        ),
+        **dict.fromkeys(
+            ("use_rms_prop", "rms_prop_eps"), "Adam is the optimiser; see learning_rate"
+        ),
+    }
 
     learning_rate: Any = 3e-4
     n_steps: int = 2048
@@ -235,6 +248,7 @@ class OTTRPOSettings(DeepSettings):
         "critic_ratio",
     )
     instead: ClassVar[Mapping[str, str]] = {
+        **DeepSettings.instead,
         "clip_range": "the trust region takes its place, see radius",
         "clip_range_vf": "the value function is not clipped; see vf_coef and max_grad_norm",
         "target_kl": "the trust region takes its place, see radius",

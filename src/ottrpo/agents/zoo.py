@@ -5,7 +5,7 @@
     python -m ottrpo.agents.zoo train --algo ottrpo --env Hopper-v5 -optimize --n-trials 50
 
 In a script of one's own, ``import ottrpo.agents.zoo as zoo; zoo.register()`` is enough. The Zoo is
-not a dependency of this library: ``pip install rl_zoo3 pandas``.
+not a dependency of this library: ``pip install rl_zoo3 pandas requests``.
 """
 
 import sys
@@ -25,12 +25,20 @@ def register() -> None:
         import rl_zoo3
         from rl_zoo3 import hyperparams_opt
     except ImportError as error:
-        raise ImportError("RL-Zoo is not installed: pip install rl_zoo3") from error
+        raise _missing(error) from error
     from .ottrpo import OTTRPO
 
     rl_zoo3.ALGOS["ottrpo"] = OTTRPO
     hyperparams_opt.HYPERPARAMS_SAMPLER["ottrpo"] = sample
     hyperparams_opt.HYPERPARAMS_CONVERTER["ottrpo"] = settings_of
+
+
+def _missing(error: ImportError) -> ImportError:
+    """What to install: the Zoo itself, or what it imports without asking for it."""
+    name = (error.name or "rl_zoo3").partition(".")[0]
+    if name == "rl_zoo3":
+        return ImportError("RL-Zoo is not installed: pip install rl_zoo3 pandas requests")
+    return ImportError(f"RL-Zoo can't be imported without {name}: pip install {name} ({error})")
 
 
 def sample(trial: Any, n_actions: int, n_envs: int, additional_args: Any) -> dict[str, Any]:
