@@ -160,20 +160,24 @@ class Watcher:
         agent.num_timesteps += agent.n_envs
         for info in infos:
             info.setdefault("TimeLimit.truncated", False)  # SB3's say it at every step
-        step = RolloutView(agent, self._actor, recorder, t)
         told["n_steps"], told["clipped_actions"], told["infos"] = t, action, infos
         told["rewards"], told["dones"] = recorder.reward[t], recorder.done[t]
-        told["actions"] = Later(lambda: step.actions.reshape(action.shape))
-        told["values"] = Later(lambda: step.values.reshape(-1, 1))
-        told["log_probs"] = Later(lambda: step.log_probs[0])
+        told["actions"] = Later(self._at, recorder, t, "actions", action.shape)
+        told["values"] = Later(self._at, recorder, t, "values", (-1, 1))
+        told["log_probs"] = Later(self._at, recorder, t, "log_probs", -1)
         told["new_obs"] = Later(agent.layout.decode, recorder.at(t + 1))
         self._callback.update_locals(self._locals)  # type: ignore[arg-type]
         if not self._callback.on_step():
             return False
-        ended = recorder.endings[self._endings :]
-        self._endings += len(ended)
-        agent._update_info_buffer(ended, np.ones(len(ended)))
+        if ended := recorder.endings[self._endings :]:
+            self._endings += len(ended)
+            agent._update_info_buffer(ended, np.ones(len(ended)))
         return True
+
+    def _at(self, recorder: Recorder, t: int, name: str, shape: Any) -> Array:
+        """What the view has under this name of step t alone."""
+        step = RolloutView(self._agent, self._actor, recorder, t)
+        return getattr(step, name).reshape(shape)
 
     def complete(self, estimate: Later) -> None:
         """The rollout is: tell the callback."""
