@@ -1,5 +1,12 @@
 """What SB3's users do with an agent besides training it, done with ours."""
 
+import copy
+import os
+import pickle
+import subprocess
+import sys
+
+import cloudpickle
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -137,3 +144,98 @@ def test_a_dict_may_have_a_single_vector(kind, count):
     agent = small(kind, DummyVecEnv([OneKey] * count), "MultiInputPolicy").learn(32)
     assert agent.predict({"obs": np.zeros(3)})[0].shape == (2,)
     assert agent.evaluate(2, env=OneKey()).shape == (2,)
+
+
+# ---------------------------------------------------------------------- copies, seeds, processes
+
+
+def fingerprint(agent):
+    return np.concatenate([a.ravel() for a in agent.get_parameters().values()])
+
+
+WAYS = {
+    "pickle": lambda agent: pickle.loads(pickle.dumps(agent)),
+    "cloudpickle": lambda agent: pickle.loads(cloudpickle.dumps(agent)),
+    "deepcopy": copy.deepcopy,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", OURS)
+def test_a_copy_goes_on_as_the_agent_would(kind, way):
+    agent = small(kind).learn(32)
+    again = WAYS[way](agent)
+    assert again is not agent
+    assert again.policy is not agent.policy
+    assert np.array_equal(fingerprint(again), fingerprint(agent))
+    seen = np.zeros((5, *agent.observation_space.shape))
+    assert np.array_equal(again.predict(seen)[0], agent.predict(seen)[0])
+    for one in (agent, again):
+        one.set_env(many(1))
+        one.env.seed(0)
+        one.learn(32, reset_num_timesteps=False)
+    assert np.array_equal(fingerprint(again), fingerprint(agent))
+    assert again.num_timesteps == agent.num_timesteps == 64
+
+
+def test_a_copy_takes_its_environments_along_if_they_can_be_copied():
+    assert copy.deepcopy(small().learn(16)).learn(16).num_timesteps == 16
+    env = gym.make(REACH)
+    env.unwrapped.held = open(os.devnull)  # noqa: SIM115
+    agent = small(env=env)
+    again = copy.deepcopy(agent)
+    env.unwrapped.held.close()
+    with pytest.raises(ValueError, match="set_env"):
+        again.learn(16)
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_a_seed_decides_what_is_sampled(kind):
+    agent = small(kind)
+    seen = np.zeros((4, *agent.observation_space.shape))
+    agent.set_random_seed(3)
+    drawn = [agent.predict(seen)[0] for _ in range(2)]
+    agent.set_random_seed(3)
+    assert np.array_equal([agent.predict(seen)[0] for _ in range(2)], drawn)
+    assert not np.array_equal(drawn[0], drawn[1])
+    agent.set_random_seed(4)
+    assert not np.array_equal(agent.predict(seen)[0], drawn[0])
+
+
+FORK = """
+import os, sys
+import numpy as np
+import ottrpo.envs.toys
+from ottrpo import OTTRPO
+
+def made():
+    return OTTRPO("MlpPolicy", "ottrpo/Reach-v0", n_steps=16, batch_size=16, n_epochs=1, seed=0)
+
+def refused(what):
+    try:
+        what()
+    except RuntimeError as error:
+        return "forkserver" in str(error)
+
+def in_child(what):
+    pid = os.fork()
+    if pid == 0:
+        sys.exit(0 if what() else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+codes = [in_child(lambda: made().learn(16))]  # nothing has started yet
+agent = made().learn(16)
+seen = np.zeros(agent.observation_space.shape)
+action = agent.predict(seen, deterministic=True)[0]
+codes += [in_child(lambda: refused(made)), in_child(lambda: refused(lambda: agent.learn(16)))]
+codes += [in_child(lambda: (agent.predict(seen, deterministic=True)[0] == action).all())]
+agent.learn(16)
+print(codes)
+"""
+
+
+def test_a_forked_child_predicts_and_says_why_it_does_not_train():
+    told = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK], timeout=150, capture_output=True, text=True
+    )
+    assert told.stdout == "[0, 0, 0, 0]\n", told.stderr

@@ -41,7 +41,7 @@ from .guards import require_finite_estimates, require_finite_update
 from .offering import offer
 from .playing import Predictor
 from .policies import POLICIES, architecture_of, layout_for
-from .saving import SavedAgent
+from .saving import SavedAgent, streams
 from .settings import DeepSettings
 from .watching import Later, Locals, Watcher
 
@@ -93,7 +93,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         )
         if env is None:
             self.n_envs = told.n_envs  # of the environments to come
-        self.jax_device = runtime.device_for(str(told.device))
+        runtime.device_for(str(told.device))  # refused now rather than at the first update
         self.last_update: dict[str, float] = {}
         if _init_setup_model:
             self._setup_model()
@@ -144,17 +144,13 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
     def _setup_model(self) -> None:
         self._setup_lr_schedule()
         self.set_random_seed(self.seed)
-        train_seed, predict_seed, init_seed = np.random.SeedSequence(self.seed).spawn(3)
-        self.rng = np.random.default_rng(train_seed)
-        self._predict_rng = np.random.default_rng(predict_seed)
+        self.rng, self._predict_rng, init_rng = streams(self.seed)
         self._plan_networks()
         self.schedules = self._schedules()
         self.algorithm = self._algorithm()
         with jax.default_device(self.jax_device):
             environments = 1 if self.env is None else self.n_envs
-            self.train_state = self.algorithm.init(
-                np.random.default_rng(init_seed), self.rng, environments
-            )
+            self.train_state = self.algorithm.init(init_rng, self.rng, environments)
         rollout = 0 if self.env is None else self.told.n_steps * self.n_envs
         batch_size = self.told.batch_size
         if rollout > batch_size and rollout % batch_size:
@@ -210,7 +206,8 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         self.algorithm, state = self._algorithm(), self.train_state
         if self.n_envs != before:  # what is kept per environment begins anew
             nothing = np.random.default_rng(0)  # is kept of what this draws
-            fresh = self.algorithm.init(nothing, nothing, self.n_envs)
+            with jax.default_device(self.jax_device):
+                fresh = self.algorithm.init(nothing, nothing, self.n_envs)
             state = state._replace(replay=fresh.replay)
         rewards = state.rewards._replace(return_n=np.zeros(self.n_envs))
         self.train_state = state._replace(rewards=rewards)
@@ -391,6 +388,13 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
 
     def _name(self) -> str:
         return name_of(self._environment())
+
+    def set_random_seed(self, seed: int | None = None) -> None:
+        """Begin all that is random anew from ``seed``: of SB3, of training and of `predict`."""
+        super().set_random_seed(seed)
+        if seed is not None:
+            self.rng, self._predict_rng, _ = streams(seed)
+            self._predictors = {}
 
     def set_training_mode(self, mode: bool) -> None:
         """Nothing here behaves differently in training; SB3's tools call this."""

@@ -1,5 +1,6 @@
 """What `DeepAgent` says of itself to files, and becomes from them."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
@@ -7,6 +8,8 @@ import jax
 import numpy as np
 
 from ottrpo.core.checks import require_one_of
+from ottrpo.engine import runtime
+from ottrpo.engine.schedules import Schedules
 from ottrpo.engine.spaces import Encoded, ObservationLayout, space_from_data
 from ottrpo.engine.state import Learner, Moments, Observations, Rewards, TrainState
 from ottrpo.persistence import bundle
@@ -15,6 +18,7 @@ from .settings import DeepSettings
 from .snapshots import VectorSnapshot, environment_again
 
 Arrays = dict[str, Any]
+NOT_COPIED = ("schedules", "algorithm", "_logger", "while_learning", "_listeners", "_judged")
 ACTING_SCALE = ("observations.mean", "observations.scale")  # what the policy acts with
 
 
@@ -27,12 +31,33 @@ class SavedAgent(VectorSnapshot):
     _predict_rng: np.random.Generator
     policy_class: Any
     _setup_model: Any
+    schedules: Schedules
+    _schedules: Any
+    _algorithm: Any
     _plan_networks: Any
     _planned_entries: Any
     set_env: Any
     verbose: int
     settings_type: ClassVar[type[DeepSettings]]
     told: DeepSettings
+
+    @property
+    def jax_device(self) -> Any:
+        """Where the networks are trained."""
+        return runtime.device_for(str(self.told.device))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles and copies: no logger, no environment that can't be copied, new episodes."""
+        state = {k: v for k, v in vars(self).items() if k not in NOT_COPIED}
+        try:
+            copy.deepcopy(self.env)
+        except Exception:  # whatever it is that it holds
+            state |= {"env": None, "_vec_normalize_env": None}
+        return state | {"_last_obs": None, "_custom_logger": False, "_predictors": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.schedules, self.algorithm = self._schedules(), self._algorithm()
 
     def settings(self) -> dict[str, Any]:
         """The constructor's keywords as plain data, from which an equal agent can be built."""
@@ -190,6 +215,11 @@ class SavedAgent(VectorSnapshot):
         self.train_state = self.train_state._replace(
             learners=learners, observations=seen._replace(mean=mean, scale=scale)
         )
+
+
+def streams(seed: int | None) -> list[np.random.Generator]:
+    """Independent ones for training, for `predict` and for the first weights."""
+    return [np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(3)]
 
 
 def state_arrays(state: TrainState) -> Arrays:

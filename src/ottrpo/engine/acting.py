@@ -16,6 +16,7 @@ import numpy as np
 from . import kernels
 from .arrays import Generator, namespace, put
 from .networks import ACTIVATIONS, SDE_VARIANCE_FLOOR, Body, Linear, Policy
+from .runtime import require_threads
 from .spaces import FORBIDDEN, BoxActions, FiniteActions
 from .state import Normaliser, Observations
 
@@ -74,6 +75,7 @@ class JaxForward:
     """The same interface for networks with image encoders."""
 
     def __init__(self, body: Body, head: Linear, eyes: Eyes) -> None:
+        require_threads()
         self._body, self._eyes = body, eyes
         self._head = (_copy(head.weight), _copy(head.bias))
 

@@ -5,13 +5,17 @@ up to three to threads that fight. All of this must be said before JAX starts, s
 when ``ottrpo.engine`` is imported; whatever the user has set in the environment wins.
 """
 
+import ctypes
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 from ottrpo.threads import default_to_one_thread
 
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+
+_STATE = {"started": False, "orphaned": False}  # JAX in this process; in one it was forked from
 
 
 def configure() -> None:
@@ -29,6 +33,33 @@ def configure() -> None:
     # by default only programs that took over a second are kept; ours take less, but many
     config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    os.register_at_fork(after_in_child=_remember_fork)
+
+
+def _remember_fork() -> None:
+    _STATE["orphaned"] = _STATE["started"]
+    if _STATE["orphaned"]:
+        import jax
+
+        # the end of a client, or of a pool, waits for its threads: they never end, the child can
+        clients = {device.client for device in (*jax.local_devices(), *jax.devices("cpu"))}
+        lowering = sys.modules.get("jax._src.interpreters.mlir")
+        for orphan in (*clients, getattr(lowering, "global_thread_pool", None)):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(orphan))
+
+
+def require_threads() -> None:
+    """Raise in a forked child, where JAX would wait for ever for threads its parent has kept.
+
+    Raises:
+        RuntimeError: if JAX had started before the fork.
+    """
+    if _STATE["orphaned"]:
+        raise RuntimeError(
+            "this process was forked from one that uses JAX, whose threads a fork leaves behind: "
+            "agents can predict here, but not be built or trained. Start processes by "
+            'multiprocessing.get_context("forkserver"), or "spawn"'
+        )
 
 
 def cache_directory() -> Path:
@@ -47,6 +78,8 @@ def device_for(name: str) -> Any:
     """
     import jax
 
+    require_threads()
+    _STATE["started"] = True
     platform = {"auto": "cpu", "cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "tpu": "tpu"}.get(
         name.split(":")[0]
     )
