@@ -1,5 +1,6 @@
 """What SB3's callbacks see while our agents train, and what a policy answers when it is asked."""
 
+import pickle
 from copy import deepcopy
 
 import gymnasium as gym
@@ -214,6 +215,7 @@ def test_the_advantages_that_callbacks_see_are_those_of_the_update(kind, monkeyp
         np.testing.assert_array_equal(seen.reshape(-1), getattr(learnt[-1], name))
     assert agent.rollout_buffer is diary.view
     assert diary.view.full
+    assert pickle.loads(pickle.dumps(diary.view)) is deepcopy(diary.view) is None
 
 
 @every_agent
@@ -224,6 +226,20 @@ def test_watching_changes_nothing(kind):
     ]
     for name, value in ends[0].items():
         np.testing.assert_array_equal(value, ends[1][name])
+
+
+def test_a_callback_with_locals_of_its_own_is_told_as_well():
+    class Alone(BaseCallback):
+        def on_training_start(self, locals_, globals_):
+            self.locals = {}
+
+        def _on_step(self):
+            self.shapes = {name: self.locals[name].shape for name in Diary.names}
+            return True
+
+    alone = Alone()
+    agent_for(OTTRPO, "discrete", "labels", envs=2).learn(64, callback=alone)
+    assert alone.shapes == dict.fromkeys(Diary.names, (2,)) | {"values": (2, 1)}
 
 
 def test_nothing_is_computed_that_no_callback_asks_for(monkeypatch):

@@ -56,6 +56,10 @@ class RolloutView:
         self.pos = first + 1
         self._estimate: Later | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy of the agent, or one from a pickle, has no rollout behind it: ``None``."""
+        return type(None), ()
+
     def complete(self, estimate: Later) -> None:
         """Know how advantages are estimated, now that the rollout is complete."""
         self._estimate = estimate
