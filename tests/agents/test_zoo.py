@@ -150,5 +150,7 @@ def test_train_enjoy_go_on_and_tune(tmp_path):
     assert OTTRPO.load(trained).num_timesteps == 1024
     assert "Mean reward" in run("enjoy", *pendulum, "-f", "logs", "--no-render", "-n", "250")
     run("train", *pendulum, "-n", "512", "-i", str(trained), "--hyperparams", "n_steps:256")
-    told = run("train", *pendulum, "-n", "512", "-optimize", "--n-trials", "1")
+    normalised = ["--hyperparams", "n_steps:256", "normalize:True", "gamma:'auto'"]
+    run("train", *pendulum, "-n", "512", *normalised)
+    told = run("train", *pendulum, "-n", "512", *normalised, "-optimize", "--n-trials", "1")
     assert "Best trial" in told
