@@ -1,6 +1,7 @@
 """What SB3's users do with an agent besides training it, done with ours."""
 
 import copy
+import io
 import os
 import pickle
 import subprocess
@@ -15,6 +16,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo import BGPG, OTTRPO, WNPG
+from ottrpo.agents.sb3 import PPO
 
 SMALL = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "seed": 0}
 REACH, MATCH = "ottrpo/Reach-v0", "ottrpo/Match-v0"
@@ -239,3 +241,93 @@ def test_a_forked_child_predicts_and_says_why_it_does_not_train():
         [sys.executable, "-W", "ignore", "-c", FORK], timeout=150, capture_output=True, text=True
     )
     assert told.stdout == "[0, 0, 0, 0]\n", told.stderr
+
+
+# ---------------------------------------------------------------------- stopping, acting, saving
+
+
+class Counter(gym.Env):
+    """What it shows is how many steps it has taken."""
+
+    observation_space = spaces.Box(0, 1000, (1,))
+    action_space = spaces.Box(-1, 1, (1,), np.float64)
+
+    def reset(self, *, seed=None, options=None):
+        self.taken = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        assert action.dtype == np.float64
+        self.taken += 1
+        return np.full(1, self.taken, np.float32), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("kind", OURS)
+@pytest.mark.parametrize("count", [1, 2])
+def test_who_stops_in_mid_rollout_goes_on_from_there(kind, count):
+    agent = small(kind, DummyVecEnv([Counter] * count))
+    agent.learn(64, callback=lambda told, _: agent.num_timesteps < 21 * count)
+    assert np.array_equal(agent._last_obs.flat, np.full((count, 1), 21))
+
+
+def test_a_sample_is_drawn_for_the_rows_asked_for_and_nothing_is_kept():
+    agent = small()
+    shape = agent.observation_space.shape
+    expected = copy.deepcopy(agent._predict_rng)
+    expected.standard_normal((3, *agent.action_space.shape), dtype=np.float32)
+    agent.predict(np.zeros((3, *shape)))
+    assert agent._predict_rng.bit_generator.state == expected.bit_generator.state
+    for rows in range(1, 20):
+        for deterministic in (False, True):
+            agent.predict(np.zeros((rows, *shape)), deterministic=deterministic)
+    assert len(agent._predictors) == 1
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_label_is_an_array_without_axes(deterministic):
+    agent = small(env="CartPole-v1")
+    action, _ = agent.predict(np.zeros(4), deterministic=deterministic)
+    assert isinstance(action, np.ndarray)
+    assert action.shape == ()
+    assert agent.predict(np.zeros((2, 4)), deterministic=deterministic)[0].shape == (2,)
+    assert agent.action_space.contains(int(action))
+
+
+def test_a_box_of_doubles_gets_doubles():
+    agent = small(env=Counter())
+    assert agent.learn(16).predict(np.zeros(1))[0].dtype == np.float64
+
+
+def test_what_reset_returns_is_no_observation():
+    with pytest.raises(ValueError, match="observation, info ="):
+        small().predict(gym.make(REACH).reset())
+
+
+def test_the_folder_of_tensorboard_has_the_name_of_the_agent(tmp_path):
+    small(tensorboard_log=str(tmp_path)).learn(16)
+    assert [path.name for path in tmp_path.iterdir()] == ["OTTRPO_1"]
+
+
+@pytest.mark.parametrize("kind", [*OURS, PPO])
+def test_a_file_that_was_written_is_read_without_rewinding(kind):
+    file, agent = io.BytesIO(), small(kind)
+    agent.save(file)
+    kept = kind.load(file).get_parameters()
+    assert all(np.array_equal(kept[k], v) for k, v in agent.get_parameters().items())
+
+
+@pytest.mark.parametrize("kind", [*OURS, PPO])
+def test_settings_may_be_left_out_of_a_file(kind, tmp_path):
+    agent = small(kind, gamma=0.5)
+    agent.save(tmp_path / "a", exclude=["gamma", "seed"], include=["seed"])
+    loaded = kind.load(tmp_path / "a")
+    assert loaded.gamma == kind("MlpPolicy", REACH).gamma != 0.5
+    assert loaded.seed == 0
+    for refused in ({"exclude": ["num_timesteps"]}, {"include": ["env"]}):
+        with pytest.raises(ValueError, match="a setting"):
+            agent.save(tmp_path / "a", **refused)
+
+
+def test_ppo_plays_where_observations_are_dicts():
+    agent = small(PPO, DummyVecEnv([OneKey]), "MultiInputPolicy")
+    assert agent.evaluate(3, env=OneKey()).shape == (3,)

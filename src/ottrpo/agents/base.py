@@ -39,7 +39,6 @@ from ottrpo.engine.state import Normaliser, TrainState
 from .asking import Asked
 from .guards import require_finite_estimates, require_finite_update
 from .offering import offer
-from .playing import Predictor
 from .policies import POLICIES, architecture_of, layout_for
 from .saving import SavedAgent, streams
 from .settings import DeepSettings
@@ -263,7 +262,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
     @train_state.setter
     def train_state(self, state: TrainState) -> None:
         self._train_state = state
-        self._predictors: dict[tuple[int, bool], Predictor] = {}
+        self._predictors: dict[int, Actor] = {}
 
     # ------------------------------------------------------------------ learning
 
@@ -394,7 +393,6 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         super().set_random_seed(seed)
         if seed is not None:
             self.rng, self._predict_rng, _ = streams(seed)
-            self._predictors = {}
 
     def set_training_mode(self, mode: bool) -> None:
         """Nothing here behaves differently in training; SB3's tools call this."""

@@ -25,7 +25,7 @@ class Playing(ABC):
     layout: ObservationLayout
     observation_space: Any
     _predict_rng: np.random.Generator
-    _predictors: "dict[tuple[int, bool], Predictor]"
+    _predictors: dict[int, Actor]  # the mode, for the number of rows that was last asked for
     _vec_normalize_env: Any
 
     @abstractmethod
@@ -55,19 +55,21 @@ class Playing(ABC):
             deterministic: the policy's mode (True) or a sample (False).
             action_masks: the allowed actions, for finite action spaces.
         """
+        if isinstance(observation, tuple) and isinstance(observation[-1], dict):
+            raise ValueError(
+                "predict takes an observation, got a pair; Gymnasium's reset returns what else it "
+                "has to say as well: observation, info = env.reset()"
+            )
         batch, vectorised = as_batch(observation, self.observation_space)
         rows = rows_of(batch)
         encoded = self.layout.encode(channels_first(batch, self.observation_space), rows)
-        key = (rows, deterministic)
-        if key not in self._predictors:
-            self._predictors[key] = self._predictor(
-                rows, None if deterministic else self._predict_rng
-            )
-        action = self._predictors[key](encoded, masks_of(self.actions, action_masks, rows))
-        return (action if vectorised else action[0]), None
-
-    def _predictor(self, rows: int, rng: np.random.Generator | None) -> "Predictor":
-        return Predictor(self.actor, rows, rng)
+        if deterministic and rows not in self._predictors:
+            self._predictors = {rows: self.actor(1, rows, None)}
+        rng = self._predict_rng
+        actor = self._predictors[rows] if deterministic else self.actor(1, rows, rng)
+        masks = masks_of(self.actions, action_masks, rows)
+        action = actor.act(0, encoded.flat, encoded.images, masks)
+        return (action if vectorised else action.squeeze(0)), None
 
     def evaluate(
         self, episodes: int, *, deterministic: bool = True, seed: int = 0, env: Any = None
@@ -85,7 +87,8 @@ class Playing(ABC):
         """
         fresh = env is None
         env = fresh_env(self._environment()) if fresh else env
-        predictor = self._predictor(1, None if deterministic else np.random.default_rng(seed))
+        rng = None if deterministic else np.random.default_rng(seed)
+        predictor = Predictor(self.actor, 1, rng)
         returns = np.zeros(episodes)
         observation, _ = env.reset(seed=seed)
         for episode in range(episodes):

@@ -18,7 +18,10 @@ from .settings import DeepSettings
 from .snapshots import VectorSnapshot, environment_again
 
 Arrays = dict[str, Any]
-NOT_COPIED = ("schedules", "algorithm", "_logger", "while_learning", "_listeners", "_judged")
+NOT_COPIED = (
+    *("schedules", "algorithm", "_logger", "while_learning", "_listeners", "_judged"),
+    "rollout_buffer",
+)
 ACTING_SCALE = ("observations.mean", "observations.scale")  # what the policy acts with
 
 

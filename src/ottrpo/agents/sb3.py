@@ -343,7 +343,7 @@ class Baseline(VectorSnapshot, Guarded):
             agent = cls(data["policy"], None, device=device, _init_setup_model=False, **keywords)
             agent.observation_space = space_from_data(data["observation_space"])
             agent.action_space = space_from_data(data["action_space"])
-            agent.n_envs = keywords["n_envs"]
+            agent.n_envs = agent._settings["n_envs"]
             bundle.require_room(weights(agent.policy_kwargs, agent.observation_space), arrays)
             agent._statistics = restored_statistics(arrays, agent._statistics_shapes())
         if env is not None:

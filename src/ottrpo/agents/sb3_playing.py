@@ -35,7 +35,7 @@ def play(
     step = 0
     while playing:
         before_step(step)
-        actions = act(np.stack(observations))
+        actions = act(_stacked(observations))
         for row, episode in list(playing.items()):
             observation, reward, terminated, truncated, _ = envs[row].step(actions[row])
             returns[episode] += float(reward)
@@ -48,6 +48,12 @@ def play(
             observations[row] = observation
         step += 1
     return returns
+
+
+def _stacked(observations: Sequence[Any]) -> Any:
+    if not isinstance(observations[0], dict):
+        return np.stack(observations)
+    return {key: np.stack([seen[key] for seen in observations]) for key in observations[0]}
 
 
 @contextmanager

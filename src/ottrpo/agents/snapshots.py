@@ -10,6 +10,7 @@ import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 
 from ottrpo.collect.host import name_of, remade_by_id
+from ottrpo.core.checks import require_one_of
 from ottrpo.engine.spaces import space_to_data
 from ottrpo.envs import catalogue
 from ottrpo.persistence import bundle
@@ -40,12 +41,19 @@ class VectorSnapshot(Snapshot):
 
         Args:
             path: where; ``.zip`` is added if it has no ending.
-            exclude: not supported, as nothing else than the agent itself is saved.
-            include: likewise.
+            exclude: settings to leave out: who loads the agent gets their defaults.
+            include: settings to save though they are in ``exclude``.
+
+        Raises:
+            ValueError: if anything else is to be left out or to be saved.
         """
-        if exclude or include:
-            raise ValueError("exclude and include have no meaning here: a bundle is always whole")
-        bundle.write(path, type(self).__name__, *self._learnt())
+        arrays, data = self._learnt()
+        settings, kept = data["settings"], set(include or ())
+        for name in (*(exclude or ()), *kept):
+            require_one_of(name, settings, "a setting, and but for these a bundle is always whole")
+        left_out = set(exclude or ()) - kept
+        data["settings"] = {k: v for k, v in settings.items() if k not in left_out}
+        bundle.write(path, type(self).__name__, arrays, data)
 
     # ------------------------------------------------------------------ inside
 

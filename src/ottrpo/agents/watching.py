@@ -172,6 +172,7 @@ class Watcher:
         told["new_obs"] = Later(agent.layout.decode, recorder.at(t + 1))
         self._callback.update_locals(self._locals)  # type: ignore[arg-type]
         if not self._callback.on_step():
+            agent._last_obs, agent._last_episode_starts = recorder.at(t + 1), recorder.done[t]
             return False
         if ended := recorder.endings[self._endings :]:
             self._endings += len(ended)

@@ -144,7 +144,7 @@ class GaussianActor:
     ) -> None:
         self._forward = forward_for(policy.body, policy.head, eyes, rows)
         self._to_world = None if actions.is_unit else actions.to_world
-        self._shape = (rows, *actions.shape)
+        self._shape, self._wide = (rows, *actions.shape), actions.wide
         log_std = np.asarray(policy.log_std)
         steps = 1 if noise is None else noise.steps
         self._mean = np.empty((steps, rows, actions.size), np.float32)
@@ -173,6 +173,8 @@ class GaussianActor:
             self._draw(t, self._forward(flat, images, self._mean[t]), clipped)
         if self._to_world is not None:
             clipped = self._to_world(clipped)
+        if self._wide:
+            clipped = clipped.astype(np.float64)
         return clipped.reshape(self._shape)
 
     def _draw(self, t: int, latent: Array, clipped: Array) -> None:

@@ -166,6 +166,7 @@ class BoxActions:
     low: NDArray[np.float32]
     high: NDArray[np.float32]
     shape: tuple[int, ...]
+    wide: bool = False  # whether the environment wants float64
 
     @property
     def size(self) -> int:
@@ -236,7 +237,7 @@ def actions_of(space: spaces.Space[Any]) -> BoxActions | FiniteActions:
                 f"the action box must be bounded, got {space}; say which actions are worth trying: "
                 "gymnasium.wrappers.TransformAction(env, lambda action: action, Box(low, high))"
             )
-        return BoxActions(low, high, space.shape)
+        return BoxActions(low, high, space.shape, wide=space.dtype == np.float64)
     if isinstance(space, spaces.Discrete):
         return FiniteActions((int(space.n),), np.array([int(space.start)]), scalar=True)
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:

@@ -234,6 +234,9 @@ def _require_usual(name: str, entry: Any) -> None:
 def _bytes(path: Place, follow: bool) -> bytes:
     if isinstance(path, io.BufferedIOBase):
         content = path.read(MAX_BYTES + 1)
+        if not content and path.seekable():  # it was just written to
+            path.seek(0)
+            content = path.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
         return content
