@@ -96,8 +96,9 @@ class TabularAgent(Snapshot):
             planning.known_table(self.problem)
         self._environment = environment_spec(env)
         self._simulator = self.problem.simulator(self.seed, masks=self.settings.masks)
-        self._update_rng = _stream(self.seed, UPDATE_STREAM)
-        self._predict_rng = _stream(self.seed, PREDICTION_STREAM)
+        # numpy seeds by several numbers as by one: the second says what the stream is for
+        self._update_rng = np.random.default_rng([self.seed, UPDATE_STREAM])
+        self._predict_rng = np.random.default_rng([self.seed, PREDICTION_STREAM])
         n_states, n_actions = self.problem.n_states, self.problem.n_actions
         # a cost of the wrong size is refused now, not after the first batch
         self._cost = self.settings.cost
@@ -396,7 +397,3 @@ class TabularAgent(Snapshot):
         self._ended_by_task = int(data["ended_by_task"])
         self._update_rng.bit_generator.state = data["update_rng"]
         self._predict_rng.bit_generator.state = data["predict_rng"]
-
-
-def _stream(seed: int, purpose: int) -> np.random.Generator:
-    return np.random.default_rng(np.random.SeedSequence([seed, purpose]))
