@@ -19,7 +19,7 @@ from ottrpo.agents.sb3 import A2C, PPO, TRPO
 from ottrpo.persistence import strict_json
 from ottrpo.persistence.checkpoints import Checkpoints, checkpoint_kind
 from ottrpo.persistence.environments import Capturable
-from ottrpo.persistence.stopping import StopSignals
+from ottrpo.persistence.keeper import StopSignals
 
 # workers of subprocess environments start from a process that has imported what they need
 multiprocessing.set_forkserver_preload(["stable_baselines3", "ottrpo.persistence.environments"])

@@ -5,10 +5,9 @@ from typing import Any
 
 from stable_baselines3.common.callbacks import BaseCallback
 
-from ottrpo.persistence.keeper import Keeper
+from ottrpo.persistence.keeper import Keeper, StopSignals
 from ottrpo.persistence.lock import DirectoryLock
 from ottrpo.persistence.snapshot import Snapshot, segment_line
-from ottrpo.persistence.stopping import StopSignals
 
 
 class CheckpointEvery(BaseCallback):

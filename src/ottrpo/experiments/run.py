@@ -14,9 +14,8 @@ from gymnasium import spaces
 from ottrpo.core.checks import require, require_one_of
 from ottrpo.envs import catalogue
 from ottrpo.persistence.checkpoints import Checkpoint, Checkpoints, checkpoint_kind
-from ottrpo.persistence.keeper import Keeper
+from ottrpo.persistence.keeper import Keeper, StopSignals
 from ottrpo.persistence.snapshot import Snapshot, segment_line
-from ottrpo.persistence.stopping import StopSignals
 from ottrpo.results.run_directory import RunDirectory, same_settings
 from ottrpo.terminal import say
 

@@ -5,8 +5,7 @@ that can't be done the caller is told why, and seeds the environment anew instea
 """
 
 from .capturable import Capturable
-from .layers import NotCaptured
+from .layers import NotCaptured, capture_layers, restore_layers
 from .proof import why_not_exact
-from .stack import capture_layers, restore_layers
 
 __all__ = ["Capturable", "NotCaptured", "capture_layers", "restore_layers", "why_not_exact"]

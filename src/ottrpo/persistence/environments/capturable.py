@@ -11,8 +11,7 @@ import gymnasium as gym
 from ottrpo.persistence.values import Arrays
 
 from . import proof
-from .layers import NotCaptured
-from .stack import capture_layers, restore_layers
+from .layers import NotCaptured, capture_layers, restore_layers
 
 
 class Capturable(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs):

@@ -17,8 +17,7 @@ from ottrpo.persistence import strict_json
 from ottrpo.persistence.randomness import global_randomness, set_global_randomness
 from ottrpo.persistence.values import Arrays
 
-from .layers import class_name, restored_alike
-from .stack import capture_layers, restore_layers
+from .layers import capture_layers, class_name, restore_layers, restored_alike
 
 STEPS = 60  # before what is captured, after it, and after another reset
 SEED, OTHER_SEED = 20, 7

@@ -9,8 +9,15 @@ from ottrpo.persistence.values import Arrays, decode, encode
 
 from . import proof
 from .capturable import Capturable
-from .layers import NotCaptured, capture_layer, class_name, keeps_itself, restore_layer
-from .stack import capture_layers, restore_layers
+from .layers import (
+    NotCaptured,
+    capture_layer,
+    capture_layers,
+    class_name,
+    keeps_itself,
+    restore_layer,
+    restore_layers,
+)
 
 # wrappers of which all state stands in their attributes
 KNOWN = ("stable_baselines3.common.vec_env.", "ottrpo.")
