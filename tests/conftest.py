@@ -1,3 +1,4 @@
+import gc
 import signal
 import sys
 from pathlib import Path
@@ -20,6 +21,19 @@ stride = 7
 stride = 30
 steps = 600
 """
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _programs_are_let_go():
+    """Every compiled program holds some of the memory maps that the system lets a process have.
+
+    Thousands of tests in one process compile more of them than that (65,530 by default), and then
+    XLA aborts; no training comes near it.
+    """
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
 
 
 @pytest.fixture
