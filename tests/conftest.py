@@ -52,7 +52,7 @@ def counting(monkeypatch, tmp_path):
         finite=True,
         description="counts",
     )
-    monkeypatch.setattr(registry, "_ALL_AGENTS", (entry,))
+    monkeypatch.setattr(registry, "_AGENTS", (entry,))
     monkeypatch.setattr(registry, "CONFIGS", tmp_path / "configs")
     yield entry
     sys.modules.pop("counting_agent", None)

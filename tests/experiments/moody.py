@@ -27,7 +27,7 @@ def install():
         finite=True,
         description="has moods",
     )
-    registry._ALL_AGENTS = (entry,)
+    registry._AGENTS = (entry,)
     registry.CONFIGS = Path(os.environ["MOODY_CONFIGS"])
     if os.environ["MOODY_START"] == "anew":
         processes.may_fork = lambda: False

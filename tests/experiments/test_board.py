@@ -1,4 +1,4 @@
-"""The live table and the plain lines, and the estimate that comes before them."""
+"""The live table and the plain lines."""
 
 import io
 import time
@@ -7,12 +7,11 @@ import pytest
 from rich.console import Console
 
 from ottrpo.experiments.board import StudyBoard
-from ottrpo.experiments.estimate import estimate
 from ottrpo.experiments.jobs import jobs_of
 from ottrpo.experiments.pool import News
+from ottrpo.experiments.recorder import Watch
 from ottrpo.experiments.run import build_agent, manifest, train
 from ottrpo.experiments.study import Cell, Study
-from ottrpo.experiments.worker import Nobody
 from ottrpo.results.run_directory import RunDirectory, last_records
 
 
@@ -28,7 +27,7 @@ def jobs(tmp_path, counting, monkeypatch):
 
 def finish(job):
     agent = build_agent(job.spec)
-    train(job.spec, agent, RunDirectory.create(job.path, manifest(job.spec)), Nobody())
+    train(job.spec, agent, RunDirectory.create(job.path, manifest(job.spec)), Watch())
 
 
 def shown(board, *, colours=False):
@@ -107,29 +106,3 @@ def shown_bar(board):
     console = Console(file=io.StringIO(), width=120)
     console.print(board.picture())
     return console.file.getvalue()
-
-
-def test_the_estimate_says_where_its_speeds_come_from(jobs, tmp_path):
-    def told(missing, workers=2):
-        return estimate(jobs, missing, results=[tmp_path / "results"], workers=workers)
-
-    assert told(jobs) == "no estimate yet: nothing like these runs was ever measured"
-    folder = tmp_path / "results" / "other"
-    folder.mkdir(parents=True)
-    (folder / "runs.csv").write_text(
-        "cell,seed,steps,train_seconds,wall_seconds\nTaxi-v4__counting__default,0,600,30,60\n"
-    )
-    # three runs of 60 s on two processes
-    assert told(jobs) == "about 2 min (speed of 1 from kept results, of 1 unknown)"
-    with open(folder / "runs.csv", "a") as file:
-        file.write("CliffWalking-v1__counting__wide,0,1000,50,\n")
-    # three runs of 60 s and three of 50 s, in turn, each on the first free process: 60 + 50 + 60
-    assert told(jobs) == (
-        "about 3 min (speed of 1 from kept results, 1 from kept results of other settings)"
-    )
-    finish(jobs[0])
-    assert told(jobs[1:]).endswith(
-        "(speed of 1 from earlier runs here, 1 from kept results of other settings)"
-    )
-    (folder / "runs.csv").write_bytes(b"\xff")  # not worth a complaint
-    assert told(jobs[1:]).endswith("(speed of 1 from earlier runs here, of 1 unknown)")

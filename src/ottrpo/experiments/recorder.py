@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 
@@ -16,8 +16,8 @@ LOGGED_UPDATES = 1000
 EVALUATION_STREAM = 1_000_003
 
 
-class Watch(Protocol):
-    """Someone who looks on while an agent trains."""
+class Watch:
+    """Someone who looks on while an agent trains; by itself without a word."""
 
     def update(self, timestep: int) -> None:
         """The agent has finished an update."""

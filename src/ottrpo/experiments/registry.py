@@ -1,15 +1,16 @@
-"""Which agents, configurations and studies there are.
+"""Which agents, configurations and studies there are; the agents are listed in ``agents.toml``.
 
 Two classes carry the name ``ottrpo``: one for finite problems and one for all others. Which of
 them trains is decided by the environment's spaces.
 """
 
 import inspect
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from ottrpo.core import Cost
@@ -22,9 +23,11 @@ from .spec import configuration_names
 if TYPE_CHECKING:
     from .study import Study
 
-CONFIGS = Path(__file__).parent / "configs"
+HERE = Path(__file__).parent
+CONFIGS = HERE / "configs"
 # Keywords that are no settings: the runner gives them itself, or they don't change the result.
 _NOT_SETTINGS = {"self", "env", "seed", "verbose", "tensorboard_log", "device", "_init_setup_model"}
+_PLAIN = (bool, int, float, str, list, tuple, dict, NoneType)  # what a manifest can hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,22 +63,22 @@ class AgentEntry:
         agent_class: type[Any] = getattr(import_module(self.module), self.class_name)
         return agent_class
 
-    def known_settings(self) -> dict[str, Any]:
-        """The constructor's keywords that a configuration may set, with their annotations."""
-        parameters = inspect.signature(self.load()).parameters.values()
+    def known_settings(self) -> dict[str, inspect.Parameter]:
+        """The constructor's keywords that a configuration may set."""
         return {
-            p.name: p.annotation
-            for p in parameters
-            if p.name not in _NOT_SETTINGS and p.kind is not p.VAR_KEYWORD
+            name: parameter
+            for name, parameter in inspect.signature(self.load()).parameters.items()
+            if name not in _NOT_SETTINGS and parameter.kind is not parameter.VAR_KEYWORD
         }
 
     def resolve(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Every setting with its value: what is given, laid over the constructor's defaults."""
-        known = self.known_settings()
-        parameters = inspect.signature(self.load()).parameters
-        defaults = {name: _as_data(parameters[name].default) for name in known}
-        given = {name: value for name, value in defaults.items() if value is not _UNKNOWN}
-        return given | dict(settings)
+        """Every setting with its value: what is given, laid over the constructor's defaults.
+
+        A default that is made afresh for each agent has no value before.
+        """
+        defaults = {name: p.default for name, p in self.known_settings().items()}
+        told = {k: cost_to_data(v) if isinstance(v, Cost) else v for k, v in defaults.items()}
+        return {k: v for k, v in told.items() if isinstance(v, _PLAIN)} | dict(settings)
 
     def described_settings(self) -> dict[str, dict[str, Any]]:
         """Every setting: its default, and what it means as the class's own settings tell it."""
@@ -99,64 +102,15 @@ class AgentEntry:
         return agent_class(env, seed=seed, **keywords)
 
 
-_ALL_AGENTS = (
-    AgentEntry(
-        key="tabular-ottrpo",
-        name="ottrpo",
-        module="ottrpo.tabular.agents",
-        class_name="TabularOTTRPO",
-        finite=True,
-        description="OT-TRPO on finite problems: exact dual, mass splitting",
-    ),
-    AgentEntry(
-        key="ottrpo",
-        module="ottrpo.agents.ottrpo",
-        class_name="OTTRPO",
-        description="OT-TRPO with networks: continuous control, images, discrete actions",
-    ),
-    AgentEntry(
-        key="bgpg",
-        module="ottrpo.agents.bgpg",
-        class_name="BGPG",
-        description="BGPG: policy gradient with a Wasserstein penalty on behaviour; Box actions",
-    ),
-    AgentEntry(
-        key="wnpg",
-        module="ottrpo.agents.wnpg",
-        class_name="WNPG",
-        description="WNPG: BGPG's loss along a Wasserstein natural gradient; Box actions",
-    ),
-    AgentEntry(
-        key="wpo",
-        module="ottrpo.tabular.agents",
-        class_name="WPO",
-        finite=True,
-        description="WPO (Song et al.): one transport map, no mass splitting",
-    ),
-    AgentEntry(
-        key="trpo",
-        module="ottrpo.agents.sb3",
-        class_name="TRPO",
-        description="TRPO of sb3-contrib: a KL trust region by conjugate gradients",
-    ),
-    AgentEntry(
-        key="ppo",
-        module="ottrpo.agents.sb3",
-        class_name="PPO",
-        description="PPO of Stable-Baselines3: clipped probability ratios",
-    ),
-    AgentEntry(
-        key="a2c",
-        module="ottrpo.agents.sb3",
-        class_name="A2C",
-        description="A2C of Stable-Baselines3: one plain policy-gradient step per rollout",
-    ),
+_AGENTS = tuple(
+    AgentEntry(key=key, **table)
+    for key, table in tomllib.loads((HERE / "agents.toml").read_text(encoding="utf-8")).items()
 )
 
 
-def agents() -> list[AgentEntry]:
-    """The agents that this installation has."""
-    return [entry for entry in _ALL_AGENTS if _exists(entry.module)]
+def agents() -> tuple[AgentEntry, ...]:
+    """The agents that there are."""
+    return _AGENTS
 
 
 def agent_by_key(key: str) -> AgentEntry:
@@ -189,21 +143,3 @@ def studies() -> "dict[str, Study]":
     from .study import STUDIES
 
     return dict(STUDIES)
-
-
-_UNKNOWN = object()
-
-
-def _as_data(value: Any) -> Any:
-    """A default as a manifest can hold it; `_UNKNOWN` if it is made afresh for each agent."""
-    if isinstance(value, Cost):
-        return cost_to_data(value)
-    plain = value is None or isinstance(value, bool | int | float | str | list | tuple | dict)
-    return value if plain else _UNKNOWN
-
-
-def _exists(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # its parent package is missing
-        return False

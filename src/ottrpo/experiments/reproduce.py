@@ -1,4 +1,4 @@
-"""A study from its file to its results: plan, estimate, run what is missing, collect."""
+"""A study from its file to its results: plan, run what is missing, collect."""
 
 import os
 import signal
@@ -14,11 +14,10 @@ from rich.console import Console
 from ottrpo.core.checks import require
 from ottrpo.persistence.lock import DirectoryLock
 from ottrpo.results import collecting
-from ottrpo.results.layout import RESULTS_ROOT, default_out, runs_folder
+from ottrpo.results.layout import default_out, runs_folder
 from ottrpo.terminal import say, screen
 
 from .board import StudyBoard
-from .estimate import estimate
 from .jobs import Job, jobs_of
 from .pool import Place, run_jobs
 from .processes import Processes
@@ -105,8 +104,7 @@ def _run_missing(
     if not missing:
         return {}
     with _place(study, options, len(missing)) as (place, workers):
-        told = estimate(jobs, missing, results=(options.root, RESULTS_ROOT), workers=workers)
-        console.print(f"{workers} at a time: {told}", markup=False)
+        console.print(f"{workers} at a time", markup=False)
         with StudyBoard(jobs, finished, console) as board:
             return run_jobs(missing, place, retries=options.retries, board=board)
 

@@ -9,11 +9,10 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
 from contextlib import suppress
 from multiprocessing import connection, parent_process
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottrpo.threads import SHARE_VARIABLE, default_to_one_thread
 
@@ -22,16 +21,6 @@ if TYPE_CHECKING:
     from .spec import RunSpec
 
 CHECKPOINT_EVERY = 50_000
-
-
-class Nobody:
-    """Looks on without a word."""
-
-    def update(self, timestep: int) -> None:
-        """Nothing."""
-
-    def evaluation(self, record: Mapping[str, Any]) -> None:
-        """Nothing."""
 
 
 def serve(jobs: "connection.Connection[str | None, Job | None]", log: Path, threads: int) -> None:
@@ -85,6 +74,7 @@ def begin_or_go_on(spec: "RunSpec", path: Path, checkpoint_every: int = CHECKPOI
     from ottrpo.results.layout import MANIFEST
     from ottrpo.results.run_directory import RunDirectory
 
+    from .recorder import Watch
     from .run import Stopped, build_agent, describes, manifest, resume, train
 
     path.mkdir(parents=True, exist_ok=True)
@@ -93,7 +83,7 @@ def begin_or_go_on(spec: "RunSpec", path: Path, checkpoint_every: int = CHECKPOI
             if not (path / MANIFEST).is_file():
                 agent = build_agent(spec)
                 directory = RunDirectory.create(path, manifest(spec, agent, checkpoint_every))
-                train(spec, agent, directory, Nobody())
+                train(spec, agent, directory, Watch())
                 return
             directory = RunDirectory.open(path)
             if not describes(directory.manifest, spec):
@@ -101,7 +91,7 @@ def begin_or_go_on(spec: "RunSpec", path: Path, checkpoint_every: int = CHECKPOI
                     f"{path} holds another run; choose another directory, or remove it"
                 )
             if not directory.finished:
-                resume(directory, Nobody())
+                resume(directory, Watch())
     except Stopped as stopped:
         sys.stderr.write(f"{stopped}\n")
         stopped.stop.obey()
