@@ -1,15 +1,20 @@
-# Every target sets the machine up first; once that is done it costs nothing.
+# Every target installs what it needs first; once that is done it costs nothing.
 #   make train                      OT-TRPO on CliffWalking and Taxi
 #   make train ENV=Taxi-v4 STEPS=1000000
 #   make test                       make check, then the tests
 #   make check                      formatting, lint, types, import directions, no code from files
 #   make results                    the README's results tables, made from results/
-#   make wheel-check                the wheel installs into a clean environment and `ottrpo --help` runs there
+#   make wheel-check                the wheel in a clean environment: it trains, reports, and says what it lacks
+#   make matrix                     the same with every Python from 3.11 on that is at hand
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+# What is installed, each a stamp: the core, the deep agents, all that tests and checks need.
+CORE := $(VENV)/.core
+DEEP := $(VENV)/.deep
 INSTALLED := $(VENV)/.installed
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 # One thread per process: two made training slower, and test processes would fight for cores.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
@@ -20,21 +25,38 @@ export NPROC := 1
 ENV ?= CliffWalking-v1 Taxi-v4
 STEPS ?=
 SEED ?= 0
+# These train with the core alone; any other environment may need the deep agents.
+FINITE := CliffWalking% Taxi% FrozenLake%
+NEEDED := $(if $(filter-out $(FINITE),$(ENV)),$(DEEP),$(CORE))
+PYTHONS ?= $(foreach minor,11 12 13 14,$(shell command -v python3.$(minor)))
 PYTEST_ARGS ?= -n 2
 
 .DELETE_ON_ERROR:
-.PHONY: setup train test check format results slow wheel-check clean
+.PHONY: setup train test check format results slow wheel-check matrix clean
 
 setup: $(INSTALLED)
 
-$(INSTALLED): pyproject.toml constraints.txt
+# whether it is there counts, not its date
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("ottrpo needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
-	@echo "setting up $(VENV) (some minutes the first time)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]'
+	@$(PYTHON) -m venv $(VENV)
+
+$(CORE): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing into $(VENV) (a minute the first time)"
+	@$(INSTALL) .
 	@touch $@
 
-train: $(INSTALLED)
+$(DEEP): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing the deep agents into $(VENV) (some minutes the first time)"
+	@$(INSTALL) '.[deep]'
+	@touch $(CORE) $@
+
+$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing everything into $(VENV) (some minutes the first time)"
+	@$(INSTALL) '.[test,dev]'
+	@touch $(CORE) $(DEEP) $@
+
+train: $(NEEDED)
 	@set -e; for env in $(ENV); do \
 	  $(BIN)/ottrpo train $$env --seed $(SEED) $(if $(STEPS),--steps $(STEPS)); \
 	done
@@ -61,6 +83,11 @@ results: $(INSTALLED)
 
 wheel-check: $(INSTALLED)
 	$(BIN)/pytest -m slow tests/test_package.py
+
+matrix: $(INSTALLED)
+	@set -e; for python in $(PYTHONS); do \
+	  echo "$$python"; WHEEL_PYTHON=$$python $(BIN)/pytest -q -m slow tests/test_package.py; \
+	done
 
 clean:
 	rm -rf build dist src/ottrpo.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

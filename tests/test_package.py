@@ -1,5 +1,6 @@
 """The package as a user meets it: quick to import, honest names, a wheel that works."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -61,35 +62,63 @@ def test_constraints_are_exact_and_name_no_place():
     assert "torch==2.13.0" in pins
 
 
-@pytest.mark.slow
-def test_the_wheel_installs_into_a_clean_environment_and_answers(tmp_path):
-    def run(*command):
-        return subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
-
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """A wheel, and a clean environment of the Python that WHEEL_PYTHON names."""
+    folder = tmp_path_factory.mktemp("wheel")
     # a copy: building leaves a folder behind, which a later build would take for source
-    source = tmp_path / "source"
+    source = folder / "source"
     shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("*.egg-info"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path / "dist"), str(source))
-    (wheel,) = (tmp_path / "dist").glob("*.whl")
-    run(sys.executable, "-m", "venv", str(tmp_path / "venv"))
-    python, ottrpo_command = (tmp_path / "venv" / "bin" / name for name in ("python", "ottrpo"))
-    constraints = ROOT / "constraints.txt"
-    run(str(python), "-m", "pip", "install", "--quiet", "-c", str(constraints), str(wheel))
-    assert "solve" in run(str(ottrpo_command), "--help").stdout
-    assert "Taxi-v4" in run(str(ottrpo_command), "list").stdout
+    build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder / "dist")]
+    run(folder, *build, str(source))
+    (built,) = (folder / "dist").glob("*.whl")
+    run(folder, os.environ.get("WHEEL_PYTHON", sys.executable), "-m", "venv", str(folder / "venv"))
+    return built
+
+
+def run(folder, *command, fails=False):
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    assert bool(done.returncode) == fails, done.stderr
+    return done.stdout + done.stderr
+
+
+def install(wheel, extras=""):
+    """Install the wheel and return the command to run what it brought."""
+    binaries = wheel.parent.parent / "venv" / "bin"
+    # the exact versions are those of one Python; others take what there is, and CPU torch as there
+    pinned = run(wheel.parent, str(binaries / "python"), "-c", "import sys; print(sys.version)")
+    pins = ROOT / "constraints.txt" if pinned.startswith("3.11") else wheel.parent / "torch.txt"
+    (wheel.parent / "torch.txt").write_text("torch==2.13.0\n")
+    pip = [str(binaries / "python"), "-m", "pip", "install", "--quiet", "-c", str(pins)]
+    run(wheel.parent, *pip, f"{wheel}{extras}")
+    return str(binaries / "ottrpo")
+
+
+@pytest.mark.slow
+def test_the_wheel_alone_trains_reports_and_says_what_it_lacks(wheel, tmp_path):
+    ottrpo_command = install(wheel)
+    assert "solve" in run(tmp_path, ottrpo_command, "--help")
+    assert "Taxi-v4" in run(tmp_path, ottrpo_command, "list")
     problem = tmp_path / "problem.json"
     problem.write_text(
         '{"weight_r": [1], "gain_rk": [[0, 1]], "cost_rk": [[0, 1]], "radius": 0.25}'
     )
-    assert "0.75" in run(str(ottrpo_command), "solve", str(problem)).stdout
-    assert (
-        "-14"
-        in run(
-            str(python),
-            "-c",
-            "from ottrpo.experiments.published import trained_score as t;"
-            "print(t('CliffWalking-v1', 'ottrpo').score)",
-        ).stdout
-    )
+    assert "0.75" in run(tmp_path, ottrpo_command, "solve", str(problem))
+    told = run(tmp_path, ottrpo_command, "train", "CliffWalking-v1", "--steps", "1e5")
+    assert "score -13.00" in told
+    assert "paper -14" in told
+    assert "Hopper-v5" in run(tmp_path, ottrpo_command, "report", "control")
+    run(tmp_path, ottrpo_command, "report", "--html", "report.html")
+    assert (tmp_path / "report.html").stat().st_size > 1e6
+    told = run(tmp_path, ottrpo_command, "train", "Hopper-v5", fails=True)
+    assert "pip install 'ottrpo[deep]'" in told
+
+
+@pytest.mark.slow
+def test_the_wheel_with_the_deep_agents_trains_hopper(wheel, tmp_path):
+    ottrpo_command = install(wheel, "[deep]")
+    told = run(tmp_path, ottrpo_command, "train", "Hopper-v5", "--steps", "4096")
+    assert "learning curve:" in told
+    run(tmp_path, ottrpo_command, "doctor")

@@ -3,8 +3,9 @@
 The public names load when first used, so that ``import ottrpo`` stays quick.
 """
 
-from importlib import import_module
 from typing import Any
+
+from ottrpo.extras import load
 
 __version__ = "0.1.0"
 
@@ -23,7 +24,7 @@ __all__ = ["__version__", *_HOME]
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+        return load(_HOME[name], name)
     raise AttributeError(f"module 'ottrpo' has no attribute {name!r}; known: {', '.join(__all__)}")
 
 

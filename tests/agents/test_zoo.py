@@ -69,7 +69,7 @@ def test_the_commands_are_handed_over_with_our_settings(tables, monkeypatch, giv
 @pytest.mark.parametrize(
     ("lacking", "told"),
     [
-        ("rl_zoo3", "RL-Zoo is not installed: pip install rl_zoo3 pandas requests"),
+        ("rl_zoo3", r"RL-Zoo is not installed: pip install 'ottrpo\[zoo\]'"),
         ("requests", "RL-Zoo can't be imported without requests: pip install requests"),
     ],
 )

@@ -5,7 +5,7 @@
     python -m ottrpo.agents.zoo train --algo ottrpo --env Hopper-v5 -optimize --n-trials 50
 
 In a script of one's own, ``import ottrpo.agents.zoo as zoo; zoo.register()`` is enough. The Zoo is
-not a dependency of this library: ``pip install rl_zoo3 pandas requests``.
+an extra of this library: ``pip install 'ottrpo[zoo]'``.
 """
 
 import sys
@@ -37,7 +37,7 @@ def _missing(error: ImportError) -> ImportError:
     """What to install: the Zoo itself, or what it imports without asking for it."""
     name = (error.name or "rl_zoo3").partition(".")[0]
     if name == "rl_zoo3":
-        return ImportError("RL-Zoo is not installed: pip install rl_zoo3 pandas requests")
+        return ImportError("RL-Zoo is not installed: pip install 'ottrpo[zoo]'")
     return ImportError(f"RL-Zoo can't be imported without {name}: pip install {name} ({error})")
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from importlib import import_module
 
 from ottrpo import __version__
+from ottrpo.extras import remedy
 from ottrpo.names import known
 from ottrpo.terminal import json_alone, say, shown
 from ottrpo.threads import default_to_one_thread
@@ -90,6 +91,12 @@ def _run(name: str, arguments: list[str]) -> int:
             return 0 if verb is None else verb.run()
     except Mistake as mistake:
         say(f"ottrpo: {mistake}", error=True)
+        return 2
+    except ImportError as error:
+        line = remedy(error)
+        if line is None:
+            raise
+        say(f"ottrpo: {line}", error=True)
         return 2
 
 

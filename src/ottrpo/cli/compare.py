@@ -1,6 +1,6 @@
 """``ottrpo compare``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +8,7 @@ import tyro
 
 from ottrpo.terminal import say, say_json, screen
 
-from .options import mistakes, require_at_least
+from .options import mistakes, require_at_least, results_root
 
 if TYPE_CHECKING:
     from ottrpo.reports.comparison import Comparison
@@ -29,8 +29,8 @@ class Compare:
     """the first side"""
     b: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="B")]
     """the second side"""
-    results: Path = Path("results")
-    """where the results are"""
+    results: Path = field(default_factory=results_root)
+    """where the results are; by default in results/, else those that came with ottrpo"""
     episodes: int = 20
     """that a saved agent plays"""
     json: bool = False

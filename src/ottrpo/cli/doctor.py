@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from ottrpo.extras import remedy
 from ottrpo.terminal import say, say_json
 
 
@@ -39,9 +40,12 @@ class Doctor:
 
 def _physics() -> dict[str, Any]:
     """How many threads simulate the environments of one process, and why so many."""
-    import mujoco
-
     from ottrpo.threads import SHARE_VARIABLE, cores, share_of_cores
+
+    try:
+        import mujoco
+    except ImportError as error:
+        return {"threads": 0, "why": remedy(error)}
 
     threads = share_of_cores()
     why = "one per core; a study divides them among its workers"
@@ -54,20 +58,24 @@ def _physics() -> dict[str, Any]:
 
 def _devices() -> dict[str, str]:
     found = {}
-    try:
-        import jax
-
-        found["jax"] = ", ".join(str(device) for device in jax.devices())
-    except Exception as error:
-        found["jax"] = f"unusable: {error}"
-    try:
-        import torch
-
-        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-        found["torch"] = ", ".join(["cpu", *names])
-    except Exception as error:
-        found["torch"] = f"unusable: {error}"
+    for name, devices in (("jax", _jax_devices), ("torch", _torch_devices)):
+        try:
+            found[name] = ", ".join(devices())
+        except Exception as error:  # a driver that does not fit, say
+            found[name] = remedy(error) or f"unusable: {error}"
     return found
+
+
+def _jax_devices() -> list[str]:
+    import jax
+
+    return [str(device) for device in jax.devices()]
+
+
+def _torch_devices() -> list[str]:
+    import torch
+
+    return ["cpu", *map(torch.cuda.get_device_name, range(torch.cuda.device_count()))]
 
 
 def _outcome(test: Callable[[], str]) -> dict[str, Any]:
@@ -109,7 +117,7 @@ def _dual_is_exact() -> str:
 def _environments_run() -> str:
     from ottrpo.envs import catalogue
 
-    names = ("CliffWalking-v1", "Hopper-v5")
+    names = ["CliffWalking-v1", *(["Hopper-v5"] if find_spec("mujoco") else [])]
     for name in names:
         env = catalogue.make(name)
         env.reset(seed=0)
@@ -117,7 +125,7 @@ def _environments_run() -> str:
         for _ in range(10):
             env.step(env.action_space.sample())
         env.close()
-    return f"{' and '.join(names)} step"
+    return f"{' and '.join(names)} can be stepped"
 
 
 def _disk_is_writable() -> str:

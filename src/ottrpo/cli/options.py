@@ -11,6 +11,8 @@ from typing import Any, Protocol, TypeVar, get_args
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from ottrpo.extras import remedy
+
 
 class Mistake(Exception):
     """Something the user can put right: told in one line, exit code 2."""
@@ -23,6 +25,7 @@ class Verb(Protocol):
         """Do it and return the exit code."""
 
 
+PUBLISHED = Path(__file__).parent.parent / "published"
 AnyVerb = TypeVar("AnyVerb", bound=Verb)
 
 
@@ -85,7 +88,15 @@ def mistakes(context: str = "") -> Iterator[None]:
     except RecursionError as error:
         raise Mistake(f"{context or 'what was given'}: nested too deeply") from error
     except (ValueError, ImportError) as error:
-        raise Mistake(one_line(f"{context}: {error}" if context else str(error))) from error
+        missing = remedy(error) if type(error) is ModuleNotFoundError else None
+        told = missing or str(error)
+        raise Mistake(one_line(f"{context}: {told}" if context else told)) from error
+
+
+def results_root() -> Path:
+    """Where results are read: in the directory ``results``, else those that came with ottrpo."""
+    here = Path("results")
+    return here if here.is_dir() else PUBLISHED
 
 
 def require_at_least(least: int, **options: int | None) -> None:

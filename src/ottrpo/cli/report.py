@@ -1,6 +1,6 @@
 """``ottrpo report``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +9,7 @@ import tyro
 from ottrpo.names import known
 from ottrpo.terminal import say, say_json, screen
 
-from .options import Mistake, mistakes
+from .options import Mistake, mistakes, results_root
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +21,8 @@ class Report:
 
     study: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")] = None
     """which one; all by default"""
-    results: Path = Path("results")
-    """where the results are"""
+    results: Path = field(default_factory=results_root)
+    """where the results are; by default in results/, else those that came with ottrpo"""
     json: bool = False
     """print one object: study, environment, agent, configuration, statistics"""
     html: Path | None = None

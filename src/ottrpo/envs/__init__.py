@@ -1,7 +1,8 @@
 """Environments: which ones the paper used, their names today, and many of them at once."""
 
-from importlib import import_module
 from typing import Any
+
+from ottrpo.extras import load
 
 # public name -> module that defines it; loaded when first used, since not all need SB3 or MuJoCo
 _HOME = {
@@ -16,5 +17,5 @@ __all__ = [*_HOME]
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+        return load(_HOME[name], name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

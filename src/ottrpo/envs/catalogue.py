@@ -13,6 +13,8 @@ from typing import Any
 
 import gymnasium
 
+from ottrpo.extras import remedy
+
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
@@ -217,7 +219,7 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
             warnings.filterwarnings("ignore", message=".*is out of date.*")
             return gymnasium.make(resolve(env_id), **kwargs)
     except (gymnasium.error.Error, ImportError, OSError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())
+        reason = remedy(error) or " ".join(str(error).split())
         raise ValueError(
             f"the environment {env_id!r} can't be made: {reason} (`ottrpo list` names some)"
         ) from error

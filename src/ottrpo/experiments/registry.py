@@ -8,7 +8,6 @@ import inspect
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from ottrpo.core import Cost
 from ottrpo.core.checks import require, require_one_of
 from ottrpo.core.cost_data import cost_from_data, cost_to_data
 from ottrpo.core.documented import documentation
+from ottrpo.extras import load
 
 from .spec import configuration_names
 
@@ -60,7 +60,7 @@ class AgentEntry:
 
     def load(self) -> type[Any]:
         """The class."""
-        agent_class: type[Any] = getattr(import_module(self.module), self.class_name)
+        agent_class: type[Any] = load(self.module, self.class_name)
         return agent_class
 
     def known_settings(self) -> dict[str, inspect.Parameter]:
