@@ -26,6 +26,7 @@ VERBS = {
     "reproduce": ("reproduce", "Reproduce", "run a study: many runs, one table"),
     "report": ("report", "Report", "the scores of studies, from their results alone"),
     "compare": ("compare", "Compare", "two runs, results or agents side by side"),
+    "plot": ("plot", "Plot", "learning curves side by side, as a figure for a paper"),
     "solve": ("solve", "Solve", "solve a trust-region problem from a JSON file"),
     "list": ("listing", "List", "costs, agents, environments, studies, benchmarks"),
     "bench": ("bench", "Bench", "measure speed against the alternatives"),

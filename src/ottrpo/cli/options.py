@@ -52,6 +52,7 @@ def whole(text: str) -> int:
 # What options are made of, how it is named in the help, and how it is read.
 _KINDS: dict[type, tuple[str, Callable[[str], Any]]] = {
     int: ("N", whole),
+    float: ("X", float),
     str: ("TEXT", str),
     Path: ("PATH", Path),
 }

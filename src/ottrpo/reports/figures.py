@@ -204,16 +204,16 @@ def _draw(axes: Any, panel: Panel) -> None:
     styles = line_styles([curve.agent for curve in panel.curves])
     for curve, (colour, style) in zip(panel.curves, styles, strict=True):
         drawn = {"color": colour, "linestyle": style, "linewidth": 1.2}
-        axes.plot(curve.x_t, curve.y_bt[0], label=_plain(curve.label), **drawn)
+        axes.plot(curve.x_t, curve.y_bt[0], label=plain(curve.label), **drawn)
         axes.fill_between(curve.x_t, *curve.y_bt[1:], color=colour, alpha=0.15, linewidth=0)
     faint = {"color": FAINT, "linewidth": 1}
     if panel.paper is not None:
         axes.axhline(panel.paper.score, linestyle="--", label="printed score", **faint)
     if panel.best is not None:
         axes.axhline(panel.best, linestyle=":", **faint)
-    _use_orders_if_needed(axes, panel)
+    use_orders_if_needed(axes, panel)
     if panel.title:
-        axes.set_title(_plain(panel.title), fontsize=9, y=1.0)  # a fixed place is quick
+        axes.set_title(plain(panel.title), fontsize=9, y=1.0)  # a fixed place is quick
     if panel.xlabel == Panel.xlabel:
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlabel(panel.xlabel)
@@ -221,7 +221,7 @@ def _draw(axes: Any, panel: Panel) -> None:
     _legend(axes)
 
 
-def _use_orders_if_needed(axes: Any, panel: Panel) -> None:
+def use_orders_if_needed(axes: Any, panel: Panel) -> None:
     """A scale of orders where a linear one would not show what is learnt.
 
     That is where most curves begin at minus thousands and end near zero.
@@ -288,7 +288,7 @@ def _nth_style(i: int) -> tuple[str, str]:
     return PALETTE[i % len(PALETTE)], STYLES[i // len(PALETTE) % len(STYLES)]
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Matplotlib reads dollars as mathematics, and hides labels that begin with a line."""
     return "\u200a" + text.replace("$", r"\$")
 

@@ -1,0 +1,59 @@
+"""``ottrpo plot``."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from ottrpo.terminal import say
+
+from .options import Mistake, mistakes, results_root
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """Draw learning curves side by side: mean over seeds, ± one standard deviation.
+
+    Each is what `ottrpo compare` takes: a run's directory, a directory of runs (one per seed),
+    STUDY:CELL of the results, AGENT or AGENT/CONFIGURATION over all results. There is a panel for
+    each environment that all of them have.
+    """
+
+    what: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A B ...", name="")
+    ]
+    """what to draw"""
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    """the figure: a file that ends in .pdf, .svg or .png"""
+    labels: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT ...")] = ()
+    """in the legend, one each; by default their names"""
+    env: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ENV ...")] = ()
+    """draw these environments alone"""
+    width: float | None = None
+    """inches; by default a column of a paper, or its text's width for several panels"""
+    results: Path = field(default_factory=results_root)
+    """where the results are; by default in results/, else those that came with ottrpo"""
+
+    def run(self) -> int:
+        """Find, draw, tell."""
+        from ottrpo.reports import printed
+        from ottrpo.reports.sides import find_side
+
+        labels = self.labels or self.what
+        if not self.what:
+            raise Mistake("nothing to draw: ottrpo plot A B -o figure.pdf")
+        if len(labels) != len(self.what):
+            raise Mistake(f"--labels needs {len(self.what)} names, got {len(labels)}")
+        if self.out.suffix.lower() not in printed.FORMATS:
+            raise Mistake(f"{self.out} must end in {', '.join(printed.FORMATS)}")
+        if self.width is not None and not 1 <= self.width <= 40:
+            raise Mistake(f"--width must be between 1 and 40 inches, got {self.width:g}")
+        with mistakes():
+            sides = [find_side(text, self.results) for text in self.what]
+            panels = printed.panels_of(sides, self.env)
+            width = printed.COLUMN_INCHES if len(panels) == 1 else printed.TEXT_INCHES
+            printed.save_figure(panels, labels, self.out, self.width or width)
+        named = ", ".join(panel.title for panel in panels)
+        say(f"written: {self.out} ({named}; mean over seeds ± one standard deviation)")
+        return 0
