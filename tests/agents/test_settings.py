@@ -88,9 +88,9 @@ def test_plain_data_and_back():
         learning_rate={"start": 1e-3, "end": 0.0}, cost="squared-euclidean", radius="20%"
     )
     assert isinstance(told.learning_rate, Straight)
-    data = told.to_data()
+    data = told.data
     assert not set(NOT_SAVED) & set(data)
-    assert OTTRPOSettings(**data).to_data() == data
+    assert OTTRPOSettings(**data).data == data
 
 
 def test_a_setting_that_is_changed_takes_effect():

@@ -21,7 +21,8 @@ from stable_baselines3.common.vec_env import (
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo.envs import make_vec
-from ottrpo.persistence.environments import Capturable, vector
+from ottrpo.persistence.environments import Capturable
+from ottrpo.persistence.environments.vector import VectorWorld
 
 MUJOCO = ["Hopper-v5", "Swimmer-v5", "HalfCheetah-v5", "Ant-v5", "Humanoid-v5", "Reacher-v5"]
 CLASSIC = ["Pendulum-v1", "MountainCarContinuous-v0", "CartPole-v1", "Acrobot-v1", "MountainCar-v0"]
@@ -70,13 +71,13 @@ def goes_on(make, *, before=137, after=260):
         first.reset()
         played(first, actions(before))
         arrays = {}
-        data, reason = vector.capture(first, arrays, "environment")
+        data, reason = VectorWorld(first).capture(arrays)
         assert reason is None
         second.seed(99)
         second.reset()
         played(second, actions(11))
         second.reset()
-        vector.restore(second, json.loads(json.dumps(data)), arrays)
+        VectorWorld(second).restore(json.loads(json.dumps(data)), arrays)
         later = actions(after)
         assert_same(played(first, later), played(second, later))
     finally:
@@ -101,14 +102,14 @@ def test_batched_environments_go_on_exactly(name):
 def test_a_batch_of_other_simulations_is_refused():
     env, arrays = make_vec("Hopper-v5", 3, seed=0), {}
     env.reset()
-    data, _ = vector.capture(env, arrays, "environment")
+    data, _ = VectorWorld(env).capture(arrays)
     for other, told in (
         (make_vec("Hopper-v5", 2), "simulations of shape"),
         (make_vec("Walker2d-v5", 3), "simulations of shape"),
     ):
         other.reset()
         with pytest.raises(ValueError, match=told):
-            vector.restore(other, data, arrays)
+            VectorWorld(other).restore(data, arrays)
 
 
 def test_several_environments_and_wrappers_of_the_vector():
@@ -326,11 +327,13 @@ class Unlike(Strange):
 @pytest.mark.parametrize("count", [1, 2])
 def test_state_that_nobody_sees_is_found_out_by_a_trial(kind, count):
     env = DummyVecEnv([kind] * count)
-    assert f"{kind.__name__} does not go on from what is captured" in vector.why_not_exact(env)
+    assert (
+        f"{kind.__name__} does not go on from what is captured" in VectorWorld(env).why_not_exact()
+    )
 
 
 def test_state_in_a_cache_is_found_out_too():
-    assert "_calls is a _lru_cache_wrapper" in vector.why_not_exact(DummyVecEnv([InClosure]))
+    assert "_calls is a _lru_cache_wrapper" in VectorWorld(DummyVecEnv([InClosure])).why_not_exact()
 
 
 class Slotted(Strange):
@@ -374,13 +377,13 @@ class Global(Strange):
 @pytest.mark.parametrize("count", [1, 2])
 def test_environments_of_one_s_own_go_on_exactly_if_they_do_in_a_trial(make, count):
     env = DummyVecEnv([lambda: Monitor(make())] * count)
-    assert vector.why_not_exact(env) is None
+    assert VectorWorld(env).why_not_exact() is None
     goes_on(lambda: DummyVecEnv([lambda: Monitor(make())] * count), before=37, after=60)
 
 
 def test_generators_that_a_checkpoint_keeps_are_no_hidden_state():
     before = random.getstate(), np.random.get_state()[2]  # noqa: NPY002
-    assert vector.why_not_exact(DummyVecEnv([Global])) is None
+    assert VectorWorld(DummyVecEnv([Global])).why_not_exact() is None
     assert (random.getstate(), np.random.get_state()[2]) == before  # noqa: NPY002
 
 
@@ -390,7 +393,7 @@ def test_a_trial_does_not_touch_the_environment(monkeypatch):
     for name in ("reset", "step"):
         monkeypatch.setattr(inner, name, None)
     monkeypatch.setattr(type(inner), "__deepcopy__", lambda *_: 1 / 0, raising=False)
-    assert vector.why_not_exact(env) is None
+    assert VectorWorld(env).why_not_exact() is None
 
 
 class Stepping(gym.ActionWrapper):
@@ -427,7 +430,7 @@ def test_an_environment_may_say_how_it_is_captured():
 def test_it_says_why_something_is_not_captured(make, reason):
     env = make()  # it has never been reset
     try:
-        assert reason in vector.why_not_exact(env)
+        assert reason in VectorWorld(env).why_not_exact()
     finally:
         env.close()
 
@@ -439,26 +442,28 @@ def test_a_state_of_other_parts_is_refused():
         return env
 
     arrays = {}
-    data, _ = vector.capture(made(lambda: gym.make("Pendulum-v1")), arrays, "e")
+    data, _ = VectorWorld(made(lambda: gym.make("Pendulum-v1"))).capture(arrays)
     with pytest.raises(ValueError, match="made of"):
-        vector.restore(made(lambda: gym.make("MountainCar-v0")), data, arrays)
+        VectorWorld(made(lambda: gym.make("MountainCar-v0"))).restore(data, arrays)
     with pytest.raises(ValueError, match="made of"):
-        vector.restore(VecMonitor(made(lambda: gym.make("Pendulum-v1"))), data, arrays)
+        VectorWorld(VecMonitor(made(lambda: gym.make("Pendulum-v1")))).restore(data, arrays)
     lake, other = [], {}
     for seed in (1, 2):
         from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 
         desc = generate_random_map(size=4, seed=seed)
         lake.append(made(lambda desc=desc: gym.make("FrozenLake-v1", desc=desc)))
-    data, _ = vector.capture(lake[0], other, "e")
+    data, _ = VectorWorld(lake[0]).capture(other)
     with pytest.raises(ValueError, match="another 'desc'"):
-        vector.restore(lake[1], data, other)
+        VectorWorld(lake[1]).restore(data, other)
     # a forged state has the shapes of an honest one, and can't touch what is no state
-    data, _ = vector.capture(made(lambda: gym.make("Pendulum-v1")), arrays, "e")
+    data, _ = VectorWorld(made(lambda: gym.make("Pendulum-v1"))).capture(arrays)
     name = data["environments"][0][-1]["state"]["attributes"]["state"]["name"]
     with pytest.raises(ValueError, match=r"PendulumEnv.state was saved with shape \(7,\)"):
-        vector.restore(made(lambda: gym.make("Pendulum-v1")), data, arrays | {name: np.zeros(7)})
-    data, _ = vector.capture(made(lambda: gym.make("Pendulum-v1")), arrays, "e")
+        VectorWorld(made(lambda: gym.make("Pendulum-v1"))).restore(
+            data, arrays | {name: np.zeros(7)}
+        )
+    data, _ = VectorWorld(made(lambda: gym.make("Pendulum-v1"))).capture(arrays)
     data["environments"][0][-1]["state"]["attributes"]["action_space"] = 1
     with pytest.raises(ValueError, match="no state 'action_space'"):
-        vector.restore(made(lambda: gym.make("Pendulum-v1")), data, arrays)
+        VectorWorld(made(lambda: gym.make("Pendulum-v1"))).restore(data, arrays)

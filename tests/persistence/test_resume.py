@@ -414,9 +414,10 @@ def test_who_listens_is_told_after_every_update_and_may_end_training(kind):
 @each_family
 def test_an_environment_is_captured_once_for_a_checkpoint(kind, tmp_path, monkeypatch):
     agent, captured = AGENTS[kind](), []
-    plain = kind._capture
+    world = type(agent._world())
+    plain = world.capture
     monkeypatch.setattr(
-        kind, "_capture", lambda self, arrays: captured.append(1) or plain(self, arrays)
+        world, "capture", lambda self, arrays: captured.append(1) or plain(self, arrays)
     )
     agent.learn(200)
     agent.why_not_exact()

@@ -174,7 +174,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         )
 
     def _planned_entries(self) -> int:
-        """How many numbers, at least, an agent that was built as planned holds."""
+        self._plan_networks()
         return self.architecture.weights
 
     @staticmethod
@@ -374,7 +374,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
                 rng,
                 steps=steps,
                 rows=rows,
-                sde_sample_freq=self.sde_sample_freq,
+                sde_sample_freq=self.told.sde_sample_freq,
                 noise_color=color,
             )
         eyes = Eyes(self.algorithm.estimate.normaliser, state.observations)

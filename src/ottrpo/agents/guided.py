@@ -71,8 +71,9 @@ class GuidedAgent(DeepAgent):
     told: GuidedSettings
 
     def _planned_entries(self) -> int:
+        entries = super()._planned_entries()
         size = self.actions.size if isinstance(self.actions, BoxActions) else 0
-        return super()._planned_entries() + self.told.n_features * size
+        return entries + self.told.n_features * size
 
     def _shared(self, *, limits_end: bool = False) -> dict[str, Any]:
         if not isinstance(self.actions, BoxActions):

@@ -10,12 +10,13 @@ import numpy as np
 from ottrpo.core.checks import require_one_of
 from ottrpo.engine import runtime
 from ottrpo.engine.schedules import Schedules
-from ottrpo.engine.spaces import Encoded, ObservationLayout, space_from_data
+from ottrpo.engine.spaces import Encoded, ObservationLayout
 from ottrpo.engine.state import Learner, Moments, Observations, Rewards, TrainState
 from ottrpo.persistence import bundle
+from ottrpo.persistence.checkpoints import Saved
 
-from .settings import DeepSettings
-from .snapshots import VectorSnapshot, environment_again
+from .settings import NOT_SAVED, DeepSettings
+from .snapshots import VectorSnapshot
 
 Arrays = dict[str, Any]
 NOT_COPIED = (
@@ -33,13 +34,9 @@ class SavedAgent(VectorSnapshot):
     rng: np.random.Generator
     _predict_rng: np.random.Generator
     policy_class: Any
-    _setup_model: Any
     schedules: Schedules
     _schedules: Any
     _algorithm: Any
-    _plan_networks: Any
-    _planned_entries: Any
-    set_env: Any
     verbose: int
     settings_type: ClassVar[type[DeepSettings]]
     told: DeepSettings
@@ -65,7 +62,7 @@ class SavedAgent(VectorSnapshot):
     def settings(self) -> dict[str, Any]:
         """The constructor's keywords as plain data, from which an equal agent can be built."""
         kept = {name: getattr(self, name) for name in ("n_envs", "verbose", "seed")}
-        return self.told.changed(**kept).to_data()
+        return {**self.told.data, **kept}
 
     def _learnt(self) -> tuple[dict[str, Any], dict[str, Any]]:
         arrays = state_arrays(self.train_state) | observation_arrays(self._last_obs)
@@ -83,32 +80,19 @@ class SavedAgent(VectorSnapshot):
         self._restore_counters(state)
         self._last_obs = last_observation(arrays)
 
-    def _start_from(self, observation: Any) -> None:
+    def _start_from(self, observation: Any) -> Any:
         self._last_obs = self.layout.encode(observation, self.n_envs)
         rewards = self.train_state.rewards
         rewards = rewards._replace(return_n=np.zeros_like(rewards.return_n))
         self.train_state = self.train_state._replace(rewards=rewards)
+        return self._last_obs
 
     def _policy_name(self) -> str:
         policy_class: Any = self.policy_class
         return str(policy_class.__name__)
 
     def _functions(self) -> list[str]:
-        return self.told.functions()
-
-    @classmethod
-    def _made_again(
-        cls,
-        path: Any,
-        arrays: Mapping[str, Any],
-        data: Mapping[str, Any],
-        env: Any,
-        settings: Mapping[str, Any],
-    ) -> Self:
-        settings = dict(settings)
-        device = settings.pop("device", "auto")
-        env = environment_again(data) if env is None else env
-        return cls._from_saved(path, arrays, data, env, device, settings)
+        return self.told.functions
 
     @classmethod
     def load(
@@ -135,45 +119,23 @@ class SavedAgent(VectorSnapshot):
         """
         if print_system_info:
             raise ValueError("print_system_info is not supported; `ottrpo doctor` prints it")
-        arrays, data = bundle.read(path, cls.__name__)
+        saved = Saved(*bundle.read(path, cls.__name__), path)
         # as in SB3, custom objects stand in for what was saved and are else ignored
         with bundle.interpreting(path):
-            replaced = {k: v for k, v in (custom_objects or {}).items() if k in data["settings"]}
-        agent = cls._from_saved(path, arrays, data, env, device, replaced | settings)
+            known = saved.data["settings"]
+            replaced = {k: v for k, v in (custom_objects or {}).items() if k in known}
+        agent = cls._read(saved, env, replaced | settings | {"device": device})
         if env is None or force_reset:
             agent._last_obs = None
         return agent
 
     @classmethod
-    def _from_saved(
-        cls,
-        path: Any,
-        arrays: Mapping[str, Any],
-        data: Mapping[str, Any],
-        env: Any,
-        device: Any,
-        settings: Mapping[str, Any],
-    ) -> Self:
-        with bundle.interpreting(path):
-            saved = dict(data["settings"])
-        known = cls.settings_type.saved_names()
-        for name in (*saved, *(name for name in settings if name != "tensorboard_log")):
-            require_one_of(name, known, "a setting")  # tensorboard_log: where, not what
-        keywords = saved | dict(settings)
-        with bundle.interpreting(path):
-            make: Any = cls
-            agent: Self = make(
-                data["policy"], None, device=device, _init_setup_model=False, **keywords
-            )
-            agent.observation_space = space_from_data(data["observation_space"])
-            agent.action_space = space_from_data(data["action_space"])
-            agent._plan_networks()
-            bundle.require_room(agent._planned_entries(), arrays)
-        if env is not None:
-            agent.set_env(env)
-        with bundle.interpreting(path):
-            agent._setup_model()
-            agent._restore(arrays, data)
+    def _bare(cls, data: Mapping[str, Any], settings: Mapping[str, Any]) -> Self:
+        saved, known = dict(data["settings"]), cls.settings_type.saved_names()
+        for name in (*saved, *(name for name in settings if name not in NOT_SAVED)):
+            require_one_of(name, known, "a setting")
+        make: Any = cls
+        agent: Self = make(data["policy"], None, _init_setup_model=False, **{**saved, **settings})
         return agent
 
     def get_parameters(self) -> dict[str, Any]:

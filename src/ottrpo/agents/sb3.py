@@ -20,8 +20,9 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from ottrpo.collect.host import fresh_env, remade_by_id
 from ottrpo.engine.schedules import is_function
-from ottrpo.engine.spaces import actions_of, observation_layout, space_from_data
+from ottrpo.engine.spaces import actions_of, observation_layout
 from ottrpo.persistence import bundle
+from ottrpo.persistence.checkpoints import Saved
 from ottrpo.tabular.environments import as_problem
 from ottrpo.tabular.problem import Problem
 
@@ -45,11 +46,11 @@ from .sb3_state import (
     random_states,
     restore_networks,
     restore_optimiser,
-    restored_statistics,
+    restore_statistics,
     set_random_states,
     statistics_arrays,
 )
-from .snapshots import VectorSnapshot, environment_again
+from .snapshots import VectorSnapshot
 
 Array = Any
 NORMALISER_EPSILON = 1e-8  # VecNormalize's default
@@ -293,9 +294,10 @@ class Baseline(VectorSnapshot, Guarded):
         bare: Any = self.get_env()
         return super()._description() | {"remade_by_id": remade_by_id(bare, copies=True)}
 
-    def _start_from(self, observation: Any) -> None:
+    def _start_from(self, observation: Any) -> Any:
         self._last_obs = observation
         self._last_episode_starts = np.ones(self.n_envs, dtype=bool)
+        return observation
 
     def _kept(self) -> dict[str, Any]:
         return super()._kept() | {"seen": self._last_obs, "starts": self._last_episode_starts}
@@ -312,19 +314,6 @@ class Baseline(VectorSnapshot, Guarded):
         self._random = states
 
     @classmethod
-    def _made_again(
-        cls,
-        path: Any,
-        arrays: Mapping[str, Any],
-        data: Mapping[str, Any],
-        env: Any,
-        settings: Mapping[str, Any],
-    ) -> Self:
-        require_saved(data["settings"])
-        env = environment_again(data) if env is None else env
-        return cls(data["policy"], env, **data["settings"] | settings)
-
-    @classmethod
     def load(  # type: ignore[override]
         cls, path: Any, env: Any = None, device: str = "cpu", **settings: Any
     ) -> Self:
@@ -336,22 +325,18 @@ class Baseline(VectorSnapshot, Guarded):
             device: where torch computes.
             settings: replacements for saved settings.
         """
-        arrays, data = bundle.read(path, cls.__name__)
-        with bundle.interpreting(path):
-            require_saved(data["settings"])
-            keywords = data["settings"] | settings
-            agent = cls(data["policy"], None, device=device, _init_setup_model=False, **keywords)
-            agent.observation_space = space_from_data(data["observation_space"])
-            agent.action_space = space_from_data(data["action_space"])
-            agent.n_envs = agent._settings["n_envs"]
-            bundle.require_room(weights(agent.policy_kwargs, agent.observation_space), arrays)
-            agent._statistics = restored_statistics(arrays, agent._statistics_shapes())
-        if env is not None:
-            agent.set_env(env)
-        with bundle.interpreting(path):
-            agent._setup_model()
-            agent._restore(arrays, data)
+        saved = Saved(*bundle.read(path, cls.__name__), path)
+        return cls._read(saved, env, settings | {"device": device})
+
+    @classmethod
+    def _bare(cls, data: Mapping[str, Any], settings: Mapping[str, Any]) -> Self:
+        require_saved(data["settings"])
+        agent = cls(data["policy"], None, _init_setup_model=False, **data["settings"] | settings)
+        agent.n_envs = agent._settings["n_envs"]
         return agent
+
+    def _planned_entries(self) -> int:
+        return weights(self.policy_kwargs, self.observation_space)
 
     def _statistics_shapes(self) -> dict[str, tuple[int, ...]]:
         if self._settings["normalize_obs"]:
@@ -362,6 +347,7 @@ class Baseline(VectorSnapshot, Guarded):
         networks = {name: array for name, array in arrays.items() if name.startswith(NETWORKS)}
         restore_networks(self.policy, networks, exact=True)
         restore_optimiser(self.policy.optimizer, arrays)
+        restore_statistics(self._statistics, arrays, self._statistics_shapes())
         self._restore_counters(data["state"])
 
     def get_parameters(self) -> dict[str, Any]:

@@ -88,15 +88,16 @@ def statistics_arrays(statistics: Mapping[str, RunningMeanStd]) -> Arrays:
     }
 
 
-def restored_statistics(
-    arrays: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, RunningMeanStd]:
-    """The statistics of the given names and shapes.
+def restore_statistics(
+    statistics: dict[str, RunningMeanStd],
+    arrays: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> None:
+    """Take over the statistics of the given names and shapes.
 
     Raises:
         ValueError: if they were saved with other shapes, or are not finite.
     """
-    statistics = {}
     for name, shape in shapes.items():
         mean, variance, count = (
             np.array(arrays[f"{NORMALISER}{name}.{part}"]) for part in ("mean", "variance", "count")
@@ -104,10 +105,9 @@ def restored_statistics(
         fits = mean.shape == variance.shape == shape and count.shape == ()
         if not fits or not all(np.isfinite(array).all() for array in (mean, variance, count)):
             raise ValueError(f"the saved statistics of the {name} are not those of this agent")
-        running = RunningMeanStd(shape=shape)
+        running = statistics.setdefault(name, RunningMeanStd(shape=shape))
+        # in place: the environments share them
         running.mean, running.var, running.count = mean, variance, float(count)
-        statistics[name] = running
-    return statistics
 
 
 def random_states() -> dict[str, Any]:

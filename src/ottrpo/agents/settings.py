@@ -6,6 +6,7 @@ the JSON of a saved agent: all follow from the dataclasses here.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from inspect import Parameter, Signature
 from types import NoneType
 from typing import Any, ClassVar, Literal, Self, final, get_args, get_origin
@@ -188,10 +189,12 @@ class DeepSettings:
         """The settings with others in their place, checked as well."""
         return replace(self, **values)
 
-    def to_data(self) -> dict[str, Any]:
+    @cached_property
+    def data(self) -> Mapping[str, Any]:
         """The saved settings as plain data; a function of one's own as a table of its values."""
         return {name: _to_data(name, getattr(self, name)) for name in self.saved_names()}
 
+    @cached_property
     def functions(self) -> list[str]:
         """The settings that are functions of somebody else's: plain data only comes close."""
         values = {name: getattr(self, name) for name in self.saved_names()}

@@ -4,19 +4,19 @@ import warnings
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 
 from ottrpo.collect.host import name_of, remade_by_id
 from ottrpo.core.checks import require_one_of
-from ottrpo.engine.spaces import space_to_data
+from ottrpo.engine.spaces import space_from_data, space_to_data
 from ottrpo.envs import catalogue
 from ottrpo.persistence import bundle
-from ottrpo.persistence.environments import vector
+from ottrpo.persistence.checkpoints import Saved
+from ottrpo.persistence.environments.vector import VectorWorld
 from ottrpo.persistence.snapshot import Data, Snapshot
-from ottrpo.persistence.values import Arrays
 
 
 class VectorSnapshot(Snapshot):
@@ -31,6 +31,8 @@ class VectorSnapshot(Snapshot):
     _n_updates: int
     _current_progress_remaining: float
     _stats_window_size: int
+    _setup_model: Any
+    set_env: Any
     ep_info_buffer: deque[Any] | None
     ep_success_buffer: deque[Any] | None
 
@@ -56,6 +58,35 @@ class VectorSnapshot(Snapshot):
         bundle.write(path, type(self).__name__, arrays, data)
 
     # ------------------------------------------------------------------ inside
+
+    @classmethod
+    def _made_again(cls, saved: Saved, env: Any, settings: Mapping[str, Any]) -> Self:
+        return cls._read(saved, _environment_again(saved.data) if env is None else env, settings)
+
+    @classmethod
+    def _read(cls, saved: Saved, env: Any, settings: Mapping[str, Any]) -> Self:
+        """The agent that was saved, with some settings replaced, in ``env`` if that is given."""
+        data = saved.data
+        with bundle.interpreting(saved.path):
+            agent = cls._bare(data, settings)
+            agent.observation_space = space_from_data(data["observation_space"])
+            agent.action_space = space_from_data(data["action_space"])
+            bundle.require_room(agent._planned_entries(), saved.arrays)
+        if env is not None:
+            agent.set_env(env)
+        with bundle.interpreting(saved.path):
+            agent._setup_model()
+            agent._restore(saved.arrays, data)
+        return agent
+
+    @classmethod
+    @abstractmethod
+    def _bare(cls, data: Mapping[str, Any], settings: Mapping[str, Any]) -> Self:
+        """An agent with the settings that were saved or are given, without spaces and networks."""
+
+    @abstractmethod
+    def _planned_entries(self) -> int:
+        """How many numbers, at least, an agent holds that is built for its spaces."""
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -107,27 +138,8 @@ class VectorSnapshot(Snapshot):
         self.ep_info_buffer = deque(state.get("episodes", ()), maxlen=window)
         self.ep_success_buffer = deque(state.get("successes", ()), maxlen=window)
 
-    def _world(self) -> VecEnv:
-        return self._environment()
-
-    def _capture(self, arrays: Arrays) -> tuple[Any, str | None]:
-        return vector.capture(self._environment(), arrays, "environment")
-
-    def _judge(self) -> str | None:
-        return vector.why_not_exact(self._environment())
-
-    def _put_back(self, state: Any, arrays: Mapping[str, Any]) -> None:
-        vector.restore(self._environment(), state, arrays)
-
-    def _seed_environment(self, seed: int) -> Any:
-        env = self._environment()
-        env.seed(seed)
-        self._start_from(env.reset())
-        return self._last_obs
-
-    @abstractmethod
-    def _start_from(self, observation: Any) -> None:
-        """Go on from the first observation of new episodes."""
+    def _world(self) -> VectorWorld:
+        return VectorWorld(self._environment())
 
     def _description(self) -> Data:
         return {
@@ -160,7 +172,7 @@ class VectorSnapshot(Snapshot):
             )
 
 
-def environment_again(data: Mapping[str, Any]) -> str:
+def _environment_again(data: Mapping[str, Any]) -> str:
     """The id of the environment that a checkpoint is of, if that is all it takes to make it.
 
     Raises:

@@ -378,5 +378,6 @@ def _says_all(spec: EnvSpec | None) -> bool:
         registered = gym.spec(spec.id)
     except gym.error.Error:
         return False
-    caps = (registered.max_episode_steps, catalogue.step_cap(spec.id))
-    return spec.kwargs == registered.kwargs and spec.max_episode_steps in caps
+    cap = spec.max_episode_steps
+    capped = cap == registered.max_episode_steps or cap == catalogue.step_cap(spec.id)
+    return capped and bool(spec.kwargs == registered.kwargs)

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from ottrpo.core.checks import require, require_one_of
 from ottrpo.envs import catalogue
-from ottrpo.persistence.checkpoints import Checkpoint, Checkpoints, checkpoint_kind
+from ottrpo.persistence.checkpoints import Checkpoints, Saved, checkpoint_kind
 from ottrpo.persistence.keeper import Keeper, StopSignals
 from ottrpo.persistence.snapshot import Snapshot, segment_line
 from ottrpo.results.run_directory import RunDirectory, same_settings
@@ -177,7 +177,7 @@ def restored(directory: RunDirectory, watch: Watch, tell: Callable[[str], None] 
         tell(line)
     kind = checkpoint_kind(type(agent).__name__)
 
-    def go_back(checkpoint: Checkpoint) -> bool:
+    def go_back(checkpoint: Saved) -> bool:
         agent.restore(checkpoint.arrays, checkpoint.data["agent"])
         recorder.restore(checkpoint.data["recorder"])
         return True

@@ -23,13 +23,13 @@ _NAME = re.compile(r"step-(\d{15})\.zip")
 
 @final
 @dataclass(frozen=True, eq=False, slots=True)
-class Checkpoint:
-    """What was saved at a step."""
+class Saved:
+    """What was saved, and where; of a checkpoint also at which step."""
 
-    step: int
     arrays: dict[str, np.ndarray[Any, Any]]
     data: dict[str, Any]
-    path: Path
+    path: Any
+    step: int = 0
 
 
 @final
@@ -61,11 +61,11 @@ class Checkpoints:
         self._tidy(step)
         return path
 
-    def latest(self) -> Checkpoint | None:
+    def latest(self) -> Saved | None:
         """The newest good checkpoint, or None if none was ever written; see `newest`."""
         return self.newest(lambda checkpoint: checkpoint)
 
-    def newest(self, use: Callable[[Checkpoint], T]) -> T | None:
+    def newest(self, use: Callable[[Saved], T]) -> T | None:
         """What ``use`` makes of the newest checkpoint that it can use; None if there is none.
 
         One that is damaged, or that can't be put to use, is warned about, and the one before it
@@ -91,12 +91,12 @@ class Checkpoints:
             raise ValueError(f"no checkpoint in {self.folder} can be used: {complaint}")
         return None
 
-    def _read(self, step: int, path: Path) -> Checkpoint:
+    def _read(self, step: int, path: Path) -> Saved:
         arrays, data = bundle.read(path, self.kind, follow=False)
         state = data.get("state")
         if data.get("step") != step or not isinstance(state, dict):
             raise BundleError(f"{path} does not hold the checkpoint that its name says")
-        return Checkpoint(step, arrays, state, path)
+        return Saved(arrays, state, path, step)
 
     def _found(self) -> Iterator[tuple[int, Path]]:
         """All checkpoints, newest first."""
@@ -129,7 +129,7 @@ class Checkpoints:
             raise ValueError(f"{self.folder} must be a folder of its own, not a link or a file")
 
 
-def last_checkpoint(path: Path, kind: str, use: Callable[[Checkpoint], T]) -> T:
+def last_checkpoint(path: Path, kind: str, use: Callable[[Saved], T]) -> T:
     """What ``use`` makes of the last checkpoint in a folder or a run's directory, or of a file.
 
     Raises:
@@ -138,7 +138,7 @@ def last_checkpoint(path: Path, kind: str, use: Callable[[Checkpoint], T]) -> T:
     if path.is_file():
         arrays, data = bundle.read(path, kind)
         with bundle.interpreting(path):
-            return use(Checkpoint(data["step"], arrays, data["state"], path))
+            return use(Saved(arrays, data["state"], path, data["step"]))
     folder = path / FOLDER if (path / FOLDER).is_dir() else path
     used = Checkpoints(folder, kind).newest(use)
     if used is None:

@@ -14,12 +14,13 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
-from .checkpoints import Checkpoint, checkpoint_kind, last_checkpoint
+from .checkpoints import Saved, checkpoint_kind, last_checkpoint
 from .randomness import global_randomness, set_global_randomness
 from .values import Arrays, decode, encode
 
@@ -58,12 +59,28 @@ class Boundary:
         return all(answers)
 
 
+class World(Protocol):
+    """What an agent trains in: environments of SB3, or a simulator of a finite problem."""
+
+    def why_not_exact(self) -> str | None:
+        """Why it can't be relied on to go on exactly from `capture`; ``None`` if it can."""
+
+    def capture(self, arrays: Arrays) -> tuple[Any, str | None]:
+        """Its state as plain data, its arrays in ``arrays``; why that is not all of it, if so."""
+
+    def restore(self, state: Any, arrays: Mapping[str, Any]) -> None:
+        """Go on from `capture`; it has been seeded."""
+
+    def reseed(self, seed: int) -> Any:
+        """Make what follows depend on ``seed`` alone; what is seen then, if anything."""
+
+
 class Snapshot(Boundary, ABC):
     """An agent whose training can be stopped after an update and go on as if it had not been.
 
     `snapshot` gives all that the rest of training depends on, as arrays and plain data, and
     `restore` takes it back. An agent says what it has learnt (`_learnt`, `_restore`), what else it
-    needs to go on (`_kept`, `_go_on`) and how its environment is captured, put back and seeded.
+    needs to go on (`_kept`, `_go_on`) and what it trains in (`_world`).
     """
 
     num_timesteps: int
@@ -71,7 +88,7 @@ class Snapshot(Boundary, ABC):
     _total_timesteps: int = 0
     _segment: int = 0
     _segment_root: int | None = None
-    _judged: tuple[Any, str | None] | None = None  # an environment, and why it is not exact
+    _judged: tuple[World, str | None] | None = None  # a world, and why it is not exact
 
     @property
     def remaining_timesteps(self) -> int:
@@ -84,15 +101,15 @@ class Snapshot(Boundary, ABC):
         It is found out once for an environment, and a checkpoint remembers it.
         """
         world = self._world()
-        if self._judged is None or self._judged[0] is not world:
-            self._judged = (world, self._judge())
+        if self._judged is None or self._judged[0] != world:
+            self._judged = (world, world.why_not_exact())
         return self._judged[1]
 
     def snapshot(self) -> tuple[Arrays, Data]:
         """All that the rest of training depends on, after an update."""
         arrays, data = self._learnt()
         judged = self.why_not_exact()
-        environment, reason = self._capture(arrays)
+        environment, reason = self._world().capture(arrays)
         training = {
             "version": VERSION,
             "class": type(self).__name__,
@@ -128,8 +145,8 @@ class Snapshot(Boundary, ABC):
             raise ValueError(f"the checkpoint is of a {training['class']}")
         self._require_fitting(training)
         self._segment, self._segment_root = int(training["segment"]), int(training["segment_root"])
-        first = self._seed_environment(segment_seed(self._segment_root, self._segment))
-        self._put_back(training["environment"], arrays)
+        first = self._seed_world()
+        self._world().restore(training["environment"], arrays)
         self._judged = (self._world(), training["reason"])
         self._restore(arrays, data)
         kept = decode(training["kept"], arrays)
@@ -158,7 +175,7 @@ class Snapshot(Boundary, ABC):
         )
 
     @classmethod
-    def _at(cls, checkpoint: Checkpoint, env: Any, settings: Mapping[str, Any]) -> Self:
+    def _at(cls, checkpoint: Saved, env: Any, settings: Mapping[str, Any]) -> Self:
         data = checkpoint.data["agent"]
         _require_version(data["training"])
         missing = sorted(set(data["training"]["functions"]) - set(settings))
@@ -167,14 +184,17 @@ class Snapshot(Boundary, ABC):
                 f"{missing[0]} was a function, which can't be saved; give it again: "
                 f"resume(path, {missing[0]}=...)"
             )
-        agent = cls._made_again(checkpoint.path, checkpoint.arrays, data, env, settings)
+        agent = cls._made_again(replace(checkpoint, data=data), env, settings)
         agent.restore(checkpoint.arrays, data)
         return agent
 
     def start_segment(self) -> None:
         """Seed and reset the environment, so that what follows does not depend on its past."""
         self._segment += 1
-        self._seed_environment(segment_seed(self._root(), self._segment))
+        self._seed_world()
+
+    def _seed_world(self) -> Any:
+        return self._start_from(self._world().reseed(segment_seed(self._root(), self._segment)))
 
     # ------------------------------------------------------------------ what an agent says
 
@@ -195,35 +215,17 @@ class Snapshot(Boundary, ABC):
         """Take over what `_kept` gave; ``first`` is what seeding the environment led to."""
 
     @abstractmethod
-    def _world(self) -> Any:
-        """The environment, whatever it is made of."""
-
-    @abstractmethod
-    def _capture(self, arrays: Arrays) -> tuple[Any, str | None]:
-        """The state of the environment, and why it is not all of it, if so."""
-
-    @abstractmethod
-    def _put_back(self, state: Any, arrays: Mapping[str, Any]) -> None:
-        """Put the environment, which has been seeded, into the state that was captured."""
-
-    @abstractmethod
-    def _seed_environment(self, seed: int) -> Any:
-        """Make what follows depend on ``seed`` alone; what is seen then, if anything."""
+    def _world(self) -> World:
+        """What it trains in."""
 
     @classmethod
     @abstractmethod
-    def _made_again(
-        cls,
-        path: Any,
-        arrays: Mapping[str, Any],
-        data: Mapping[str, Any],
-        env: Any,
-        settings: Mapping[str, Any],
-    ) -> Self:
+    def _made_again(cls, saved: Saved, env: Any, settings: Mapping[str, Any]) -> Self:
         """An agent with the saved settings, or those given instead, in ``env`` or one like it."""
 
-    def _judge(self) -> str | None:
-        return self._capture({})[1]
+    def _start_from(self, observation: Any) -> Any:
+        """Go on from the first observation of new episodes; it, as the agent keeps it."""
+        return observation
 
     def _description(self) -> Data:
         """What `resume` has to know; settings that are functions can't be saved."""

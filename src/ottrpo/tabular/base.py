@@ -22,6 +22,7 @@ from ottrpo.core.checks import (
     require,
 )
 from ottrpo.persistence import bundle
+from ottrpo.persistence.checkpoints import Saved
 from ottrpo.persistence.snapshot import Snapshot
 
 from . import planning
@@ -218,7 +219,7 @@ class TabularAgent(Snapshot):
         Training continued after `load` is the training that would have followed here.
         """
         arrays, data = self._learnt()
-        data["simulator"], _ = self._capture(arrays)
+        data["simulator"], _ = self._simulator.capture(arrays)
         bundle.write(path, type(self).__name__, arrays, data)
 
     def _learnt(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -259,22 +260,16 @@ class TabularAgent(Snapshot):
             env: needed if the agent was not trained on a registered environment.
             settings: replace saved ones; a radius that was a function has to be given again.
         """
-        arrays, data = bundle.read(path, cls.__name__)
+        saved = Saved(*bundle.read(path, cls.__name__), path)
         with bundle.interpreting(path):
-            agent = cls._made_again(path, arrays, data, env, settings)
-            agent._restore(arrays, data)
-            agent._put_back(data["simulator"], arrays)
+            agent = cls._made_again(saved, env, settings)
+            agent._restore(saved.arrays, saved.data)
+            agent._simulator.restore(saved.data["simulator"], saved.arrays)
         return agent
 
     @classmethod
-    def _made_again(
-        cls,
-        path: Any,
-        arrays: Mapping[str, Any],
-        data: Mapping[str, Any],
-        env: Any,
-        settings: Mapping[str, Any],
-    ) -> Self:
+    def _made_again(cls, saved: Saved, env: Any, settings: Mapping[str, Any]) -> Self:
+        data = saved.data
         made = environment_from_spec(data["environment"], data["problem"]) if env is None else env
         agent = cls(made, seed=data["seed"], **{**data["settings"], **settings})
         if env is None:
@@ -292,18 +287,6 @@ class TabularAgent(Snapshot):
 
     def _world(self) -> Simulator:
         return self._simulator
-
-    def _capture(self, arrays: dict[str, Any]) -> tuple[Any, str | None]:
-        return self._simulator.get_state(arrays)
-
-    def _judge(self) -> str | None:
-        return self._simulator.why_not_exact()
-
-    def _put_back(self, state: Any, arrays: Mapping[str, Any]) -> None:
-        self._simulator.set_state(state, arrays)
-
-    def _seed_environment(self, seed: int) -> None:
-        self._simulator.reseed(seed)
 
     def _iterate(self, end: int) -> None:
         """One round of Algorithm 1: play, estimate, solve the dual, move the policy."""

@@ -241,13 +241,13 @@ class TableSimulator:
         )
         return return_e
 
-    def get_state(self, arrays: dict[str, Any]) -> tuple[dict[str, Any], None]:
+    def capture(self, arrays: dict[str, Any]) -> tuple[dict[str, Any], None]:
         """The random streams as plain data; nothing else remains between two rollouts."""
         streams = {"env": self.env_rng, "action": self.action_rng}
         return {name: rng.bit_generator.state for name, rng in streams.items()}, None
 
-    def set_state(self, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Continue from `get_state`."""
+    def restore(self, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Continue from `capture`."""
         self.env_rng.bit_generator.state = state["env"]
         self.action_rng.bit_generator.state = state["action"]
 

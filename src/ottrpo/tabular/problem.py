@@ -1,12 +1,12 @@
 """What a finite problem is to an agent: something that gives simulators with their own streams."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
 import numpy as np
 
 from ottrpo.core.checks import Bools, Floats, NonFiniteError, require
+from ottrpo.persistence.snapshot import World
 
 from . import kernels
 
@@ -56,8 +56,8 @@ class Trajectories:
         return float(self.reward_t.sum())
 
 
-class Simulator(Protocol):
-    """A problem being played, with its own random streams."""
+class Simulator(World, Protocol):
+    """A problem being played, with its own random streams, which are part of its state."""
 
     @property
     def allowed_sa(self) -> Bools | None:
@@ -68,21 +68,6 @@ class Simulator(Protocol):
 
     def returns(self, policy_sa: Floats, episodes: int) -> Floats:
         """Undiscounted returns of that many episodes."""
-
-    def get_state(self, arrays: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-        """The random streams and the environment, if there is one; why it is not all, if so.
-
-        Arrays go into ``arrays``.
-        """
-
-    def set_state(self, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Continue from `get_state`."""
-
-    def why_not_exact(self) -> str | None:
-        """Why it can't be relied on to go on exactly from `get_state`; ``None`` if it can."""
-
-    def reseed(self, seed: int) -> None:
-        """Forget all but the policy's stream: the next episode depends on ``seed`` alone."""
 
 
 class Problem(Protocol):

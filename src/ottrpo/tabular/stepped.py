@@ -82,7 +82,7 @@ class SteppingSimulator:
             [sum(step[2] for step in self._episode(policy_sa)) for _ in range(episodes)]
         )
 
-    def get_state(self, arrays: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+    def capture(self, arrays: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
         """The random streams and what can be captured of the environment, between two episodes."""
         layers, reason = capture_layers(self._env, arrays, "environment")
         state = {
@@ -93,8 +93,8 @@ class SteppingSimulator:
         }
         return state, reason
 
-    def set_state(self, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Continue from `get_state`."""
+    def restore(self, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Continue from `capture`."""
         self._env.reset()  # what is restored must be there
         restore_layers(self._env, state["layers"], arrays)
         self._env_seed = state["env_seed"]

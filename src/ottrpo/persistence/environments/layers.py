@@ -8,7 +8,7 @@ tell (`proof`).
 
 import hashlib
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -238,16 +238,23 @@ def _fingerprint(table: Any) -> str:
 
 def capture_layers(env: Any, arrays: Arrays, name: str) -> tuple[list[Any], str | None]:
     """The state of every layer (``None`` where that can't be had), and why not all of it."""
-    states: list[Any] = []
-    reason = None
-    for i, layer in enumerate(layers_of(env)):
-        state: dict[str, Any] | None = None
-        try:
-            state = capture_layer(layer, arrays, f"{name}.{i}")
-        except NotCaptured as error:
-            reason = reason or str(error)
-        states.append({"class": class_name(layer), "state": state})
-    return states, reason
+    both = [try_layer(layer, arrays, f"{name}.{i}") for i, layer in enumerate(layers_of(env))]
+    return [state for state, _ in both], first_of(why for _, why in both)
+
+
+def try_layer(layer: Any, arrays: Arrays, name: str) -> tuple[dict[str, Any], str | None]:
+    """The state of one layer under the name of its class, and why it can't be had, if so."""
+    state, reason = None, None
+    try:
+        state = capture_layer(layer, arrays, name)
+    except NotCaptured as error:
+        reason = str(error)
+    return {"class": class_name(layer), "state": state}, reason
+
+
+def first_of(reasons: Iterable[str | None]) -> str | None:
+    """The first reason, if there is any."""
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def restore_layers(env: Any, states: list[Any], arrays: Mapping[str, Any]) -> None:
@@ -256,7 +263,11 @@ def restore_layers(env: Any, states: list[Any], arrays: Mapping[str, Any]) -> No
     Raises:
         ValueError: if the layers are others.
     """
-    layers = list(layers_of(env))
+    restore_each(list(layers_of(env)), states, arrays)
+
+
+def restore_each(layers: list[Any], states: list[Any], arrays: Mapping[str, Any]) -> None:
+    """The same of layers that somebody else has found."""
     found, asked = [class_name(layer) for layer in layers], [state["class"] for state in states]
     if found != asked:
         raise ValueError(f"the environment is made of {found}, the saved one of {asked}")

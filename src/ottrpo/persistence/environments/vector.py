@@ -1,7 +1,8 @@
 """The state of an SB3 vector environment: its own wrappers, and every environment in it."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecEnvWrapper
 
@@ -10,27 +11,65 @@ from ottrpo.persistence.values import Arrays, decode, encode
 from . import proof
 from .capturable import Capturable
 from .layers import (
-    NotCaptured,
     capture_layer,
     capture_layers,
     class_name,
+    first_of,
     keeps_itself,
+    restore_each,
     restore_layer,
     restore_layers,
+    try_layer,
 )
 
 # wrappers of which all state stands in their attributes
 KNOWN = ("stable_baselines3.common.vec_env.", "ottrpo.")
+NAME = "environment"  # what the names of all their arrays begin with
 
 
-def why_not_exact(env: VecEnv) -> str | None:
-    """Why ``env`` can't be relied on to go on exactly; ``None`` if its environments did in a trial.
+@final
+@dataclass(frozen=True)
+class VectorWorld:
+    """Vector environments of SB3, as agents train in them."""
 
-    It need not have been reset, and is not touched.
-    """
-    wrappers, base = _unwrapped(env)
-    reasons = [_captured(wrapper, {}, "wrapper")[1] for wrapper in wrappers]
-    return next((why for why in (*reasons, _why_not_inside(base)) if why is not None), None)
+    env: VecEnv
+
+    def why_not_exact(self) -> str | None:
+        """Why it can't be relied on to go on exactly; ``None`` if its environments did in a trial.
+
+        It need not have been reset, and is not touched.
+        """
+        wrappers, base = _unwrapped(self.env)
+        reasons = [_captured(wrapper, {}, "wrapper")[1] for wrapper in wrappers]
+        return first_of((*reasons, _why_not_inside(base)))
+
+    def capture(self, arrays: Arrays) -> tuple[dict[str, Any], str | None]:
+        """The state as JSON, its arrays in ``arrays``, and why it is not whole, if so.
+
+        What can't be captured is left out: whoever goes on from there must seed and reset first.
+        """
+        wrappers, base = _unwrapped(self.env)
+        around = [_captured(one, arrays, f"{NAME}.wrapper{i}") for i, one in enumerate(wrappers)]
+        inside, reason = _capture_base(base, arrays)
+        states = [state for state, _ in around]
+        data = {"wrappers": states, "base": class_name(base), "environments": inside}
+        return data, first_of((*(why for _, why in around), reason))
+
+    def restore(self, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Put the environments, which have been reset, into the state that was captured.
+
+        Raises:
+            ValueError: if they are made of other parts.
+        """
+        wrappers, base = _unwrapped(self.env)
+        inside = {"class": state["base"], "state": None}  # its own comes after
+        restore_each([*wrappers, base], [*state["wrappers"], inside], arrays)
+        _restore_base(base, state["environments"], arrays)
+
+    def reseed(self, seed: int) -> Any:
+        """Seed and reset the environments; what is seen first."""
+        self.env.seed(seed)
+        return self.env.reset()
 
 
 def _why_not_inside(base: VecEnv) -> str | None:
@@ -38,8 +77,7 @@ def _why_not_inside(base: VecEnv) -> str | None:
         return None
     if isinstance(base, DummyVecEnv):
         each = {tuple(map(class_name, proof.layers(env))): env for env in base.envs}
-        reasons = (proof.why_not_exact(env) for env in each.values())
-        return next((why for why in reasons if why is not None), None)
+        return first_of(proof.why_not_exact(env) for env in each.values())
     reason: str | None = _why_not_remote(base) or base.env_method("why_not_exact", indices=0)[0]
     return reason
 
@@ -53,40 +91,6 @@ def _why_not_remote(base: VecEnv) -> str | None:
     return None
 
 
-def capture(env: VecEnv, arrays: Arrays, name: str) -> tuple[dict[str, Any], str | None]:
-    """The state of ``env`` as JSON, its arrays in ``arrays``, and why it is not whole, if so.
-
-    What can't be captured is left out: whoever goes on from there must seed and reset first.
-    """
-    wrappers, base = _unwrapped(env)
-    states, reasons = [], []
-    for i, wrapper in enumerate(wrappers):
-        state, reason = _captured(wrapper, arrays, f"{name}.wrapper{i}")
-        states.append(state)
-        reasons.append(reason)
-    inside, reason = _capture_base(base, arrays, name)
-    reasons.append(reason)
-    data = {"wrappers": states, "base": class_name(base), "environments": inside}
-    return data, next((reason for reason in reasons if reason is not None), None)
-
-
-def restore(env: VecEnv, data: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Put ``env``, which has been reset, into the state that was captured.
-
-    Raises:
-        ValueError: if it is made of other parts.
-    """
-    wrappers, base = _unwrapped(env)
-    found = [*map(class_name, wrappers), class_name(base)]
-    asked = [*(state["class"] for state in data["wrappers"]), data["base"]]
-    if found != asked:
-        raise ValueError(f"the vector environment is made of {found}, the saved one of {asked}")
-    _restore_base(base, data["environments"], arrays)
-    for wrapper, state in zip(wrappers, data["wrappers"], strict=True):
-        if state["state"] is not None:
-            restore_layer(wrapper, state["state"], arrays)
-
-
 def _unwrapped(env: VecEnv) -> tuple[list[VecEnvWrapper], VecEnv]:
     wrappers = []
     while isinstance(env, VecEnvWrapper):
@@ -96,30 +100,24 @@ def _unwrapped(env: VecEnv) -> tuple[list[VecEnvWrapper], VecEnv]:
 
 
 def _captured(layer: Any, arrays: Arrays, name: str) -> tuple[dict[str, Any], str | None]:
-    state, reason = None, None
     if keeps_itself(layer) or class_name(layer).startswith(KNOWN):
-        try:
-            state = capture_layer(layer, arrays, name)
-        except NotCaptured as error:
-            reason = str(error)
-    else:
-        reason = f"{type(layer).__name__} is none of the vector wrappers that are known"
-    return {"class": class_name(layer), "state": state}, reason
+        return try_layer(layer, arrays, name)
+    reason = f"{type(layer).__name__} is none of the vector wrappers that are known"
+    return {"class": class_name(layer), "state": None}, reason
 
 
-def _capture_base(base: VecEnv, arrays: Arrays, name: str) -> tuple[list[Any], str | None]:
+def _capture_base(base: VecEnv, arrays: Arrays) -> tuple[list[Any], str | None]:
     if keeps_itself(base):
-        return [capture_layer(base, arrays, name)], None
+        return [capture_layer(base, arrays, NAME)], None
     if isinstance(base, DummyVecEnv):
-        both = [capture_layers(env, arrays, f"{name}.{i}") for i, env in enumerate(base.envs)]
-        return [states for states, _ in both], next((why for _, why in both if why), None)
-    reason = _why_not_remote(base)
-    if reason is None:  # ask first: a worker that raises is a worker that is gone
-        reason = next((why for why in base.env_method("why_not_captured") if why), None)
+        both = [capture_layers(env, arrays, f"{NAME}.{i}") for i, env in enumerate(base.envs)]
+        return [states for states, _ in both], first_of(why for _, why in both)
+    # ask first: a worker that raises is a worker that is gone
+    reason = _why_not_remote(base) or first_of(base.env_method("why_not_captured"))
     if reason is not None:
         return [], reason
     states = base.env_method("capture_state")
-    return [encode(state, arrays, f"{name}.{i}") for i, state in enumerate(states)], None
+    return [encode(state, arrays, f"{NAME}.{i}") for i, state in enumerate(states)], None
 
 
 def _outermost(base: VecEnv) -> list[str]:
