@@ -92,7 +92,9 @@ def test_agents_over_all_environments_that_both_have(results, capsys):
     assert [duel.environment for duel in comparison.duels] == ["Hopper-v5", "Swimmer-v5"]
     hopper, swimmer = comparison.duels
     assert (hopper.a.seeds, hopper.b.seeds) == (10, 5)
-    assert comparison.probability == pytest.approx((hopper.probability + swimmer.probability) / 2)
+    assert comparison.chance.value == pytest.approx(
+        (hopper.chance.value + swimmer.chance.value) / 2
+    )
 
 
 def test_of_two_studies_with_the_same_cell_the_one_with_more_seeds_counts(results):
@@ -287,5 +289,5 @@ def test_statistics_of_resampled_runs_are_repeatable(results):
     first, second = (
         compare(find_side("ottrpo", results), find_side("trpo", results)) for _ in range(2)
     )
-    assert first.probability_interval == second.probability_interval
+    assert first.chance == second.chance
     assert np.array_equal(first.duels[0].a.score_n, second.duels[0].a.score_n)

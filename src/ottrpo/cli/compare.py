@@ -67,7 +67,7 @@ class Compare:
 
 
 def _tell(comparison: "Comparison", plots: list[list[str]]) -> None:
-    from ottrpo.reports.comparison import duel_table, told_interval
+    from ottrpo.reports.comparison import duel_table
     from ottrpo.reports.tables import for_terminal
 
     a, b = comparison.names
@@ -77,8 +77,7 @@ def _tell(comparison: "Comparison", plots: list[list[str]]) -> None:
         for_terminal(duel_table(comparison), "", console, spared=("how", "P(a > b)", "seeds"))
     )
     if len(comparison.duels) > 1:
-        interval = told_interval(comparison.probability_interval)
-        say(f"over all environments, P(a > b) = {comparison.probability:.2f}{interval}")
+        say(f"over all environments, P(a > b) = {comparison.chance}")
     if any(duel.difference.interval is None for duel in comparison.duels):
         say("a side with one run has no interval: seeds are the unit")
     if comparison.only:

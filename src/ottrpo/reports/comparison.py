@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,32 +26,48 @@ from .verdicts import IDENTICAL, same_runs
 HEIGHT, WIDTH = 12, 64  # of a plot, in characters
 
 
-@dataclass(frozen=True, kw_only=True)
-class Duel:
-    """Both sides on one environment.
+class Chance(NamedTuple):
+    """How likely a run of the first side beats one of the second; no interval of single seeds."""
 
-    Attributes:
-        a: the first side's score.
-        b: the second side's.
-        difference: of the means, first less second.
-        identical: whether the two did the same in every evaluation.
-        probability: that a run of the first beats one of the second.
-        probability_interval: its bootstrap interval; None if a side has one seed only.
-        settings: the two values of each in which they differ.
-    """
+    value: float
+    interval: Interval | None
+
+    def __str__(self) -> str:
+        told = self.interval and f" ({self.interval.low:.2f} to {self.interval.high:.2f})"
+        return f"{self.value:.2f}{told or ''}"
+
+
+@dataclass(frozen=True)
+class Duel:
+    """Both sides on one environment: their scores."""
 
     a: CellScore
     b: CellScore
-    difference: Difference
-    identical: bool
-    probability: float
-    probability_interval: Interval | None
-    settings: Mapping[str, tuple[Any, Any]]
 
     @property
     def environment(self) -> str:
         """Its id."""
-        return self.a.environment
+        return self.a.cell.environment
+
+    @cached_property
+    def difference(self) -> Difference:
+        """Of the means, first less second."""
+        return difference_by_seed(self.a.by_seed, self.b.by_seed)
+
+    @cached_property
+    def identical(self) -> bool:
+        """Whether the two did the same in every evaluation."""
+        return same_runs(self.a.cell, self.b.cell)
+
+    @cached_property
+    def chance(self) -> Chance:
+        """Of the first."""
+        return _chance([self])
+
+    @cached_property
+    def settings(self) -> dict[str, tuple[Any, Any]]:
+        """The two values of each in which they differ."""
+        return different(*(_settings(score.cell) for score in (self.a, self.b)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,15 +77,13 @@ class Comparison:
     Attributes:
         names: of the sides.
         duels: one per environment.
-        probability: of improvement over all environments, each with the same weight.
-        probability_interval: of it.
+        chance: over all environments, each with the same weight.
         only: environments that one side has and the other has not.
     """
 
     names: tuple[str, str]
     duels: tuple[Duel, ...]
-    probability: float
-    probability_interval: Interval | None
+    chance: Chance
     only: tuple[str, ...]
 
     @property
@@ -89,15 +104,9 @@ def compare(a: Side, b: Side) -> Comparison:
         f"{a.name} and {b.name} have no environment in common: "
         f"{', '.join(a.cells)} against {', '.join(b.cells)}",
     )
-    pairs = _scored(a, b, shared)
-    strata = [[score.score_n for score in side] for side in zip(*pairs, strict=True)]
-    return Comparison(
-        names=(a.name, b.name),
-        duels=tuple(_duel(*pair) for pair in pairs),
-        probability=probability_of_improvement(*strata),
-        probability_interval=_chances(*strata),
-        only=tuple(sorted(set(a.cells) ^ set(b.cells))),
-    )
+    duels = tuple(Duel(*pair) for pair in _scored(a, b, shared))
+    only = tuple(sorted(set(a.cells) ^ set(b.cells)))
+    return Comparison(names=(a.name, b.name), duels=duels, chance=_chance(duels), only=only)
 
 
 def different(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -123,8 +132,8 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
         "a": comparison.names[0],
         "b": comparison.names[1],
         "actions": comparison.actions,
-        "probability": comparison.probability,
-        "probability_interval": comparison.probability_interval,
+        "probability": comparison.chance.value,
+        "probability_interval": comparison.chance.interval,
         "environments": {
             duel.environment: {
                 "a": {name: duel.a.statistics()[name] for name in told},
@@ -133,8 +142,8 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
                 "difference_interval": duel.difference.interval,
                 "paired": duel.difference.paired,
                 "identical": duel.identical,
-                "probability": duel.probability,
-                "probability_interval": duel.probability_interval,
+                "probability": duel.chance.value,
+                "probability_interval": duel.chance.interval,
                 "settings": duel.settings,
             }
             for duel in comparison.duels
@@ -150,8 +159,8 @@ def duel_table(comparison: Comparison) -> Table:
         value, interval, paired = duel.difference
         low_high = "-" if interval is None else " to ".join(map(number, interval))
         how = "" if interval is None else "seed by seed" if paired else "Welch"
-        chances = f"{duel.probability:.2f}" + told_interval(duel.probability_interval)
-        compared = [known(value), Entry(low_high, value), Entry(how), Entry(chances, value)]
+        chance = Entry(str(duel.chance), value)
+        compared = [known(value), Entry(low_high, value), Entry(how), chance]
         if duel.identical:
             compared = [Entry(IDENTICAL, value), Entry("-"), Entry(""), Entry("-")]
         seeds, steps = (
@@ -162,11 +171,6 @@ def duel_table(comparison: Comparison) -> Table:
         rows.append([*who, Entry(steps, 0), *compared])
     names = "environment | a, ± seeds | b, ± seeds | seeds | steps | a - b | 95 % | how | P(a > b)"
     return Table(columns(names), rows)
-
-
-def told_interval(interval: Interval | None) -> str:
-    """Of a probability, in brackets."""
-    return "" if interval is None else f" ({interval.low:.2f} to {interval.high:.2f})"
 
 
 def plot(a: CellScore, b: CellScore) -> list[str]:
@@ -211,27 +215,18 @@ def _acting(cell: CellResult, deterministic: bool) -> CellScore:
     return next(score for score in cell_scores(cell) if score.deterministic == deterministic)
 
 
-def _duel(a: CellScore, b: CellScore) -> Duel:
-    return Duel(
-        a=a,
-        b=b,
-        difference=difference_by_seed(a.by_seed, b.by_seed),
-        identical=same_runs(a.cell, b.cell),
-        probability=probability_of_improvement([a.score_n], [b.score_n]),
-        probability_interval=_chances([a.score_n], [b.score_n]),
-        settings=different(_settings(a.cell), _settings(b.cell)),
-    )
-
-
 def _settings(cell: CellResult) -> dict[str, Any]:
     named = {"agent": cell.agent, "config": cell.title, "steps": cell.steps}
     return {**named, **cell.resolved}
 
 
-def _chances(a_strata: Sequence[Floats], b_strata: Sequence[Floats]) -> Interval | None:
-    if min(scores.size for scores in (*a_strata, *b_strata)) < 2:
-        return None
-    return improvement_interval(a_strata, b_strata, rng=np.random.default_rng(REPORT_SEED))
+def _chance(duels: Sequence[Duel]) -> Chance:
+    a, b = ([getattr(duel, side).score_n for duel in duels] for side in "ab")
+    value = probability_of_improvement(a, b)
+    if min(scores.size for scores in (*a, *b)) < 2:
+        return Chance(value, None)
+    rng = np.random.default_rng(REPORT_SEED)
+    return Chance(value, improvement_interval(a, b, rng=rng))
 
 
 def _mean_curve(score: CellScore) -> tuple[Any, Floats]:

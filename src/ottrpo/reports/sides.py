@@ -8,41 +8,20 @@ A side is one of
     trpo, trpo/tuned    an agent in all results, with one of its configurations
 """
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from ottrpo.core.checks import Floats, require
 from ottrpo.names import known
-from ottrpo.results.layout import run_directories
-from ottrpo.results.reading import (
-    CellResult,
-    Curves,
-    curves_from,
-    read_study,
-    run_curves,
-    study_names,
-)
-from ottrpo.results.run_directory import RunDirectory
-
-# What a run's manifest must tell to be compared.
-_TOLD: dict[str, type] = {
-    **dict.fromkeys(("environment", "agent", "config"), str),
-    **dict.fromkeys(("seed", "steps"), int),
-    "resolved": dict,
-}
+from ottrpo.results.reading import CellResult, curves_of, read_runs, read_study, study_names
 
 
-@dataclass(frozen=True, kw_only=True)
-class Side:
+class Side(NamedTuple):
     """All that a name stands for: by environment, what is known of its runs."""
 
     name: str
-    cells: Mapping[str, CellResult] = field(default_factory=dict)
+    cells: Mapping[str, CellResult]
 
 
 def find_side(text: str, results: Path) -> Side:
@@ -53,7 +32,7 @@ def find_side(text: str, results: Path) -> Side:
     """
     path = Path(text)
     if path.is_dir():
-        return _from_runs(text, path)
+        return Side(text, read_runs(path))
     if path.is_file():
         return _from_cell_file(text, path.resolve())
     if ":" in text:
@@ -65,61 +44,14 @@ def side_of_returns(
     name: str, agent: str, environment: str, returns: Mapping[bool, Sequence[float] | Floats]
 ) -> Side:
     """A trained agent by the returns of some episodes, for each way to act: one run, no curve."""
-    curves = {way: curves_from({0: {1: float(np.mean(found))}}) for way, found in returns.items()}
-    return Side(name=name, cells={environment: _cell(name, environment, agent, 1, curves)})
-
-
-def _cell(
-    name: str,
-    environment: str,
-    agent: str,
-    steps: int,
-    curves: Mapping[bool, Curves],
-    config: str = "",
-    resolved: Mapping[str, Any] | None = None,
-) -> CellResult:
-    """Runs that belong to no study, as if they did."""
-    return CellResult(
-        study=name,
-        name=environment,
-        environment=environment,
-        agent=agent,
-        config=config,
-        label="",
-        steps=steps,
-        resolved=resolved or {},
-        curves=curves,
-    )
-
-
-def _from_runs(text: str, path: Path) -> Side:
-    found = run_directories(path)
-    require(
-        bool(found),
-        f"{text} holds no run; a run is a directory that `ottrpo train` made",
-    )
-    by_environment: dict[str, list[RunDirectory]] = {}
-    for place in found:
-        run = RunDirectory.open(place)
-        wrong = [key for key, kind in _TOLD.items() if type(run.manifest.get(key)) is not kind]
-        require(
-            not wrong,
-            f"{place} is not a run, by its {', '.join(wrong)}; results are named STUDY:CELL",
-        )
-        by_environment.setdefault(run.manifest["environment"], []).append(run)
-    cells = {name: _from_seeds(text, name, runs) for name, runs in by_environment.items()}
-    return Side(name=text, cells=cells)
-
-
-def _from_seeds(name: str, environment: str, runs: Sequence[RunDirectory]) -> CellResult:
-    asked = ("agent", "config", "steps", "resolved")
-    kinds = {json.dumps([run.manifest.get(key) for key in asked], sort_keys=True) for run in runs}
-    require(
-        len(kinds) == 1,
-        f"{name} holds runs of {len(kinds)} configurations on {environment}; name one of them",
-    )
-    agent, config, steps, resolved = (runs[0].manifest[key] for key in asked)
-    return _cell(name, environment, str(agent), steps, run_curves(runs), str(config), resolved)
+    curves = curves_of((way, 0, 1, list(found), name) for way, found in returns.items())
+    who: dict[str, Any] = {
+        "study": name,
+        "name": environment,
+        "environment": environment,
+        "agent": agent,
+    }
+    return Side(name, {environment: CellResult(**who, steps=1, curves=curves)})
 
 
 def _from_results(text: str, results: Path) -> Side:
@@ -176,13 +108,9 @@ def _from_agent(text: str, results: Path) -> Side:
 def _side(text: str, cells: Sequence[CellResult]) -> Side:
     finished = [cell for cell in cells if cell.curves and cell.steps]
     require(bool(finished), f"{text} has no finished run")
-    by_environment: dict[str, CellResult] = {}
-    for cell in finished:
-        require(
-            cell.environment not in by_environment,
-            f"{text} means several cells on {cell.environment}: "
-            f"{', '.join(c.name for c in finished if c.environment == cell.environment)}; "
-            f"name one: STUDY:CELL",
-        )
-        by_environment[cell.environment] = cell
-    return Side(name=text, cells=by_environment)
+    by_environment = {cell.environment: cell for cell in finished}
+    for environment in by_environment:
+        names = [cell.name for cell in finished if cell.environment == environment]
+        told = f"{text} means several cells on {environment}: {', '.join(names)}"
+        require(len(names) == 1, f"{told}; name one: STUDY:CELL")
+    return Side(text, by_environment)

@@ -57,38 +57,34 @@ def _read_runs(paths: Iterable[Path]) -> tuple[dict[str, list["_Run"]], list[str
 @final
 @dataclass(frozen=True, kw_only=True)
 class _Run:
-    """A finished run, as far as it is kept."""
+    """A finished run, as far as it is kept: its rows by the tables where they belong."""
 
     path: Path
     manifest: Mapping[str, Any]
     seed: int
-    evaluations: Rows
-    row: dict[str, Any]
-    audit: dict[str, Any] | None
+    tables: Mapping[str, Rows]
 
     @classmethod
     def read(cls, directory: RunDirectory) -> "_Run":
-        name, seed = cell_of(directory.path), directory.manifest["seed"]
+        path, manifest = directory.path, directory.manifest
+        who = {"cell": cell_of(path), "seed": manifest["seed"]}
         last, records = directory.metrics()[-1], directory.evaluations()
         for record in records:
-            returns_of(record, directory.manifest["protocol"]["episodes"])
-        found = directory.path / AUDIT
-        return cls(
-            path=directory.path,
-            manifest=directory.manifest,
-            seed=seed,
-            evaluations=[_evaluation_row(seed, record) for record in records],
-            row={
-                "cell": name,
-                "seed": seed,
-                "steps": last["timestep"],
-                "updates": last["update"],
-                "violations": last["violations"],
-                "train_seconds": round(last["train_seconds"], 1),
-                "wall_seconds": round(records[-1]["wall_seconds"], 1),
-            },
-            audit={"cell": name, "seed": seed, **read_object(found)} if found.is_file() else None,
-        )
+            returns_of(record, manifest["protocol"]["episodes"])
+        row = {
+            "steps": last["timestep"],
+            "updates": last["update"],
+            "violations": last["violations"],
+            "train_seconds": round(last["train_seconds"], 1),
+            "wall_seconds": round(records[-1]["wall_seconds"], 1),
+        }
+        tables = {
+            f"{who['cell']}.csv": [_evaluation_row(who["seed"], record) for record in records],
+            RUNS: [who | row],
+        }
+        if (path / AUDIT).is_file():
+            tables[AUDITS] = [who | read_object(path / AUDIT)]
+        return cls(path=path, manifest=manifest, seed=who["seed"], tables=tables)
 
 
 def _evaluation_row(seed: int, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,12 +107,8 @@ def _require_one_kind(name: str, runs: Sequence[_Run], held: StudyFolder) -> Non
             f"{runs[0].path} and {run.path} are of different settings or lengths: one cell "
             "can't hold both; move one of them away",
         )
-    cell = held.cells.get(name)
-    if (
-        cell is None
-        or not cell["seeds"]
-        or _same_kind(first, cell["resolved"], cell["trained_steps"])
-    ):
+    cell = held.cells.get(name, {})
+    if not cell.get("seeds") or _same_kind(first, cell["resolved"], cell["trained_steps"]):
         return
     lost = sorted(set(cell["seeds"]) - {run.seed for run in runs})
     require(
@@ -138,12 +130,9 @@ def _tables(held: StudyFolder, new: Mapping[str, Sequence[_Run]]) -> dict[str, R
         name, rows = file.removesuffix(".csv"), table.records()
         require("seed" in table.head, f"{table.path} has no column seed")
         tables[file] = [r for r in rows if (r.get("cell", name), int(r["seed"])) not in fresh]
-    for name, runs in new.items():
-        for run in runs:
-            tables.setdefault(f"{name}.csv", []).extend(run.evaluations)
-            tables.setdefault(RUNS, []).append(run.row)
-            if run.audit is not None:
-                tables.setdefault(AUDITS, []).append(run.audit)
+    for run in (run for runs in new.values() for run in runs):
+        for file, rows in run.tables.items():
+            tables.setdefault(file, []).extend(rows)
     order = {name: i for i, name in enumerate((*held.cells, *new))}
     for file, rows in tables.items():
         # stable: the evaluations of a run stay in their order

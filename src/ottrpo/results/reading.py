@@ -3,9 +3,10 @@
 Whatever is reported is a function of what this module returns.
 """
 
+import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,9 +16,15 @@ from numpy.typing import NDArray
 
 from ottrpo.core.checks import Floats, require
 
-from .layout import AUDITS, MANIFEST, RUNS
+from .layout import AUDITS, MANIFEST, RUNS, run_directories
 from .run_directory import RunDirectory, returns_of
 from .study_folder import StudyFolder, Table, remedy
+
+# An evaluation: way to act, seed, mark, returns, and what is said if there are none or it is twice.
+Point = tuple[bool, int, int, Sequence[float], str]
+# What runs of one cell have in common, and what a run's manifest must tell.
+_SAME: dict[str, type] = {"agent": str, "config": str, "steps": int, "resolved": dict}
+_TOLD: dict[str, type] = {"environment": str, "seed": int, **_SAME}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +105,9 @@ class CellResult:
     name: str
     environment: str
     agent: str
-    config: str
-    label: str
-    steps: int | None
+    config: str = ""
+    label: str = ""
+    steps: int | None = None
     planned: int | None = None
     answers: tuple[str, ...] = ()
     resolved: Mapping[str, Any] = field(default_factory=dict)
@@ -198,21 +205,16 @@ def _read_cell(
 
 
 def _read_curves(table: Table) -> dict[bool, Curves]:
-    """Way to act -> seed x mark."""
-    found: dict[bool, dict[int, dict[int, float]]] = {}
-    for line, (seed, mark, way, returns) in table.columns(
-        "seed", "mark", "deterministic", "returns"
-    ):
-        try:
-            values = [float(value) for value in returns.split()]
-            mean = sum(values) / len(values)
-            curve = found.setdefault(bool(int(way)), {}).setdefault(int(seed), {})
-            if int(mark) in curve or not math.isfinite(mean):
-                raise ValueError(f"seed {seed} at {mark} stands there twice or is no number")
-            curve[int(mark)] = mean
-        except (ValueError, ZeroDivisionError) as error:
-            raise ValueError(f"{table.path}, line {line}: {error}; {remedy(table.path)}") from error
-    return {way: curves_from(found[way]) for way in sorted(found, reverse=True)}
+    rows = table.columns(seed=int, mark=int, deterministic=int, returns=_numbers)
+    wrong = f"stands there twice or is no number; {remedy(table.path)}"
+    return curves_of(
+        (bool(way), seed, mark, returns, f"{place}: seed {seed} at {mark} {wrong}")
+        for place, (seed, mark, way, returns) in rows
+    )
+
+
+def _numbers(returns: str) -> list[float]:
+    return [float(value) for value in returns.split()]
 
 
 def run_curves(runs: Iterable[RunDirectory]) -> dict[bool, Curves]:
@@ -221,26 +223,37 @@ def run_curves(runs: Iterable[RunDirectory]) -> dict[bool, Curves]:
     Raises:
         ValueError: if a run holds something else, or two are of one seed.
     """
+    return curves_of(point for run in runs for point in _points(run))
+
+
+def _points(run: RunDirectory) -> Iterator[Point]:
+    seed = run.manifest["seed"]
+    twice = f"there are two runs of seed {seed} on {run.manifest['environment']}, one of them "
+    for record in run.evaluations():
+        try:
+            returns = returns_of(record)
+        except ValueError as error:
+            raise ValueError(f"{run.path}: {error}") from error
+        told = f"{twice}{run.path}; name one of them"
+        yield record["deterministic"], seed, record["mark"], returns, told
+
+
+def curves_of(points: Iterable[Point]) -> dict[bool, Curves]:
+    """Evaluations as arrays, by way to act.
+
+    Raises:
+        ValueError: if a seed has two of them at one mark, or one without returns.
+    """
     found: dict[bool, dict[int, dict[int, float]]] = {}
-    for run in runs:
-        seed = run.manifest["seed"]
-        for record in run.evaluations():
-            try:
-                returns = returns_of(record)
-            except ValueError as error:
-                raise ValueError(f"{run.path}: {error}") from error
-            curve = found.setdefault(record["deterministic"], {}).setdefault(seed, {})
-            require(
-                record["mark"] not in curve,
-                f"there are two runs of seed {seed} on {run.manifest['environment']}, one of them "
-                f"{run.path}; name one of them",
-            )
-            curve[record["mark"]] = sum(returns) / len(returns)
-    return {way: curves_from(found[way]) for way in sorted(found, reverse=True)}
+    for way, seed, mark, returns, wrong in points:
+        curve = found.setdefault(way, {}).setdefault(seed, {})
+        mean = sum(returns) / len(returns) if returns else math.nan
+        require(mark not in curve and math.isfinite(mean), wrong)
+        curve[mark] = mean
+    return {way: _arrays(found[way]) for way in sorted(found, reverse=True)}
 
 
-def curves_from(by_seed: Mapping[int, Mapping[int, float]]) -> Curves:
-    """Seed -> mark -> mean return, as arrays."""
+def _arrays(by_seed: Mapping[int, Mapping[int, float]]) -> Curves:
     marks = sorted(set().union(*by_seed.values()))
     returns = [[curve.get(mark, math.nan) for mark in marks] for curve in by_seed.values()]
     return Curves(
@@ -250,44 +263,52 @@ def curves_from(by_seed: Mapping[int, Mapping[int, float]]) -> Curves:
     )
 
 
+def read_runs(path: Path) -> dict[str, CellResult]:
+    """The runs in ``path`` by environment, as if each were a cell of a study.
+
+    Raises:
+        ValueError: if there are none, one can't be read, or those of an environment differ in more
+            than their seeds.
+    """
+    found = run_directories(path)
+    require(bool(found), f"{path} holds no run; a run is a directory that `ottrpo train` made")
+    by_environment: dict[str, list[RunDirectory]] = {}
+    for place in found:
+        run = RunDirectory.open(place)
+        wrong = [key for key, kind in _TOLD.items() if type(run.manifest.get(key)) is not kind]
+        told = f"{place} is not a run, by its {', '.join(wrong)}; results are named STUDY:CELL"
+        require(not wrong, told)
+        by_environment.setdefault(run.manifest["environment"], []).append(run)
+    return {name: _from_seeds(path, name, runs) for name, runs in by_environment.items()}
+
+
+def _from_seeds(path: Path, environment: str, runs: Sequence[RunDirectory]) -> CellResult:
+    kinds = [{key: run.manifest[key] for key in _SAME} for run in runs]
+    different = len({json.dumps(kind, sort_keys=True) for kind in kinds})
+    told = f"{path} holds runs of {different} configurations on {environment}; name one of them"
+    require(different == 1, told)
+    who: dict[str, Any] = {"study": str(path), "name": environment, "environment": environment}
+    return CellResult(**who, **kinds[0], curves=run_curves(runs))
+
+
 def _read_runs(table: Table | None) -> dict[str, list[FinishedRun]]:
     runs: dict[str, list[FinishedRun]] = {}
-    if table is None:
-        return runs
-    for line, (cell, *numbers, seconds) in table.columns(
-        "cell", "seed", "steps", "updates", "violations", "train_seconds"
-    ):
-        try:
-            seed, steps, updates, violations = map(int, numbers)
-            run = FinishedRun(
-                seed=seed,
-                steps=steps,
-                updates=updates,
-                violations=violations,
-                train_seconds=float(seconds),
-            )
-        except ValueError as error:
-            raise ValueError(f"{table.path}, line {line}: {error}; {remedy(table.path)}") from error
+    kinds: dict[str, Any] = {field.name: field.type for field in fields(FinishedRun)}
+    for _, (cell, *values) in () if table is None else table.columns(cell=str, **kinds):
+        run = FinishedRun(**dict(zip(kinds, values, strict=True)))
         runs.setdefault(cell, []).append(run)
     return runs
 
 
 def _read_audits(table: Table | None) -> dict[str, CellAudit]:
     names = ("updates", "audited", "violations", "pot_checked", "pot_violations")
-    exact: dict[str, list[float]] = {}
-    counts: dict[str, list[list[int]]] = {}
-    rows = () if table is None else table.columns("cell", "exact_return", *names)
-    for line, (cell, value, *numbers) in rows:
-        try:
-            exact.setdefault(cell, []).append(float(value))
-            counts.setdefault(cell, []).append([int(text) for text in numbers])
-        except ValueError as error:
-            raise ValueError(f"{AUDITS}, line {line}: {error}") from error
-    return {
-        cell: CellAudit(
-            exact_return=fmean(values),
-            lowest_exact_return=min(values),
-            **dict(zip(names, map(sum, zip(*counts[cell], strict=True)), strict=True)),
-        )
-        for cell, values in exact.items()
-    }
+    kinds: dict[str, Any] = {"exact_return": float, **dict.fromkeys(names, int)}
+    found: dict[str, list[list[Any]]] = {}
+    for _, (cell, *values) in () if table is None else table.columns(cell=str, **kinds):
+        found.setdefault(cell, []).append(values)
+    audits = {}
+    for cell, rows in found.items():
+        exact, *counts = zip(*rows, strict=True)
+        told = dict(zip(names, map(sum, counts), strict=True))
+        audits[cell] = CellAudit(exact_return=fmean(exact), lowest_exact_return=min(exact), **told)
+    return audits

@@ -12,7 +12,7 @@ import io
 import json
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,16 +56,18 @@ class Table:
             require(len(row) == len(head), f"{path}, line {line} is torn; {remedy(path)}")
         return cls(path, head, rows)
 
-    def columns(self, *names: str) -> Iterator[tuple[int, list[str]]]:
-        """Some columns, row by row, each with the number of its line."""
-        missing = [name for name in names if name not in self.head]
+    def columns(self, **kinds: Callable[[str], Any]) -> Iterator[tuple[str, list[Any]]]:
+        """Some columns, made what they should be, row by row, each with its place in words."""
+        missing = [name for name in kinds if name not in self.head]
         path = self.path
         require(not missing, f"{path} lacks the columns {', '.join(missing)}; {remedy(path)}")
-        places = [self.head.index(name) for name in names]
+        read = [(self.head.index(name), kind) for name, kind in kinds.items()]
         for line, row in enumerate(self.rows, start=2):
-            values = [row[place] for place in places]
-            require(all(values), f"{path}, line {line} is torn; {remedy(path)}")
-            yield line, values
+            require(all(row[i] for i, _ in read), f"{path}, line {line} is torn; {remedy(path)}")
+            try:
+                yield f"{path}, line {line}", [kind(row[i]) for i, kind in read]
+            except ValueError as error:
+                raise ValueError(f"{path}, line {line}: {error}; {remedy(path)}") from error
 
     def records(self) -> Rows:
         """Every row by the names of its columns."""
