@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ottrpo.reports.scores import study_scores
+from ottrpo.reports.scores import cell_scores
 from ottrpo.reports.tables import violations
 from ottrpo.results.reading import read_study
 
@@ -38,7 +38,9 @@ def folder(tmp_path):
 
 
 def test_scores_by_hand(folder):
-    deterministic, sampled = study_scores(folder)
+    here, missing = read_study(folder).cells
+    deterministic, sampled = cell_scores(here)
+    assert cell_scores(missing) == []
     # seed 0: (20 + 40) / 2 = 30; seed 1: (50 + 90) / 2 = 70
     assert (deterministic.mean, deterministic.lowest, deterministic.highest) == (50, 30, 70)
     assert deterministic.std_seeds == pytest.approx(28.2842712)  # sample deviation of 30 and 70

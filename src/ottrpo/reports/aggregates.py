@@ -41,7 +41,7 @@ class Group:
     agent: str
     title: str
     scores: Mapping[str, Floats]
-    environments: tuple[str, ...]
+    environments: Sequence[str]
 
     @property
     def missing(self) -> list[str]:

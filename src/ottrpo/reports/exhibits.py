@@ -33,7 +33,7 @@ class Claim:
     text: str
     above: Criteria
     below: Criteria
-    same: tuple[str, ...] = ("environment",)
+    same: Sequence[str] = ("environment",)
     statistic: Literal["final", "early"] = "final"
     factor: float = 1.0
 
@@ -59,36 +59,36 @@ class Exhibit:
     label: str
     title: str
     paper: str
-    cells: tuple[Criteria, ...]
-    also: tuple[str, ...] = ()
+    cells: Sequence[Criteria]
+    also: Sequence[str] = ()
     curves: Literal["environment", "family"] | None = None
     table: Literal["scores", "time", "violations", "settings", "cells"] | None = None
     everywhere: bool = False
     published: str | None = None
     keys: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    claims: tuple[Claim, ...] = ()
+    claims: Sequence[Claim] = ()
+
+    @property
+    def _asked(self) -> list[str]:
+        return list(dict.fromkeys(str(criteria["study"]) for criteria in self.cells))
 
     def select(self, cells: Iterable[CellResult]) -> list[CellResult]:
         """Our cells beside it: those asked for, and those of studies that name its label."""
         held = list(cells)
-        asked = [criteria["study"] for criteria in self.cells]
-        unasked = dict.fromkeys(
-            cell.study
-            for cell in held
-            if {self.label, *self.also} & set(cell.answers)
-            and not any(fnmatchcase(cell.study, pattern) for pattern in asked)
-        )
+        labels = {self.label, *self.also}
+        naming = dict.fromkeys(cell.study for cell in held if labels & set(cell.answers))
+        # those asked for come in the order, and with the cells, that they are asked for
+        unasked = [name for name in naming if not any(fnmatchcase(name, s) for s in self._asked)]
         chosen = select(held, [*self.cells, *({"study": escape(name)} for name in unasked)])
         return chosen if self.everywhere else of_the_paper(chosen)
 
     def missing_studies(self, known: Iterable[str]) -> list[str]:
         """The studies that the exhibit asks for and that have no results."""
         names = list(known)
-        asked = dict.fromkeys(str(criteria["study"]) for criteria in self.cells)
         return [
             pattern.rstrip("*")
-            for pattern in asked
+            for pattern in self._asked
             # "ablation-*" names a group of studies and none in particular
             if not pattern.endswith("-*") and not any(fnmatchcase(name, pattern) for name in names)
         ]
@@ -99,8 +99,8 @@ class Aggregate:
     """Several environments that are looked at together."""
 
     title: str
-    environments: tuple[str, ...]
-    cells: tuple[Criteria, ...]
+    environments: Sequence[str]
+    cells: Sequence[Criteria]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,10 +115,10 @@ class Plan:
         full_steps: how long a full run is, by environment.
     """
 
-    headline: tuple[Criteria, ...]
-    methods: tuple[Criteria, ...]
-    exhibits: tuple[Exhibit, ...]
-    aggregates: tuple[Aggregate, ...]
+    headline: Sequence[Criteria]
+    methods: Sequence[Criteria]
+    exhibits: Sequence[Exhibit]
+    aggregates: Sequence[Aggregate]
     full_steps: Mapping[str, int]
 
 
@@ -143,27 +143,11 @@ def of_the_paper(cells: Iterable[CellResult]) -> list[CellResult]:
 def read_plan(path: Path = FILE) -> Plan:
     """What the file says; unknown keys are refused by the classes that take them."""
     data = tomllib.loads(path.read_text(encoding="utf-8"))
-    exhibits = []
     for table in data["exhibits"]:
-        claims = tuple(
-            Claim(**{**claim, "same": tuple(claim.get("same", Claim.same))})
-            for claim in table.pop("claims", ())
-        )
-        exhibits.append(Exhibit(**{**table, "cells": tuple(table["cells"])}, claims=claims))
-    return Plan(
-        headline=tuple(data["headline"]),
-        methods=tuple(data["methods"]),
-        exhibits=tuple(exhibits),
-        aggregates=tuple(
-            Aggregate(
-                title=table["title"],
-                environments=tuple(table["environments"]),
-                cells=tuple(table["cells"]),
-            )
-            for table in data["aggregates"]
-        ),
-        full_steps=data["full_steps"],
-    )
+        table["claims"] = [Claim(**claim) for claim in table.get("claims", ())]
+    exhibits = [Exhibit(**table) for table in data.pop("exhibits")]
+    aggregates = [Aggregate(**table) for table in data.pop("aggregates")]
+    return Plan(exhibits=exhibits, aggregates=aggregates, **data)
 
 
 def fits(cell: CellResult, criteria: Criteria) -> bool:

@@ -10,7 +10,7 @@ import hashlib
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -37,7 +37,7 @@ from .sections import (
     violation_table,
 )
 from .tables import Entry, Table
-from .verdicts import RULES, WORDS
+from .verdicts import LEAST_SEEDS, WORDS
 
 HERE = Path(__file__).parent
 _FORMULA = ("=", "+", "-", "@", "\t")  # what a spreadsheet would run
@@ -52,6 +52,7 @@ class Section:
     labels: Sequence[str] = ()
     text: Sequence[str] = ()
     missing: Sequence[str] = ()
+    made_with: Mapping[str, Any] = field(default_factory=dict)
     panels: Sequence[Panel] = ()
     tables: Sequence[Table] = ()
 
@@ -96,7 +97,7 @@ def render(studies: Sequence[StudyResult], about: str | None = None) -> str:
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         headline=headline_table(of_the_paper(select(own, plan.headline)), plan.full_steps),
         glance=_glance(exhibits),
-        rules=RULES,
+        least_seeds=LEAST_SEEDS,
         exhibits=exhibits,
         others=[*(_together(plan, cells) if about is None else ()), _environments()],
         errata=errata(_read("errata.md")),
@@ -197,29 +198,11 @@ def _study(study: StudyResult, drawn: set[int]) -> Section:
     return Section(
         anchor=f"study-{re.sub(r'[^a-zA-Z0-9-]', '-', study.name)}",
         title=study.name,
-        text=[study.description, *_made_with(study.made_with)],
+        text=[study.description],
+        made_with=study.made_with,
         panels=by_environment(c for c in study.cells if id(c) not in drawn)[:PANELS_AT_MOST],
         tables=[cell_table(study.cells)],
     )
-
-
-def _made_with(made_with: Mapping[str, Any]) -> list[str]:
-    """Versions, hardware and commit in sentences."""
-    lines = []
-    versions = made_with.get("versions")
-    if isinstance(versions, Mapping):
-        lines.append("With " + ", ".join(f"{name} {version}" for name, version in versions.items()))
-    hardware = made_with.get("hardware")
-    if isinstance(hardware, Mapping):
-        named = ("processor", "cores", "system", "machine")
-        lines.append("On " + ", ".join(f"{name} {hardware.get(name)}" for name in named))
-    commit = made_with.get("commit")
-    commits = commit if isinstance(commit, list) else [commit] if commit else []
-    if commits:
-        shown = ", ".join(str(name)[:12] for name in commits[:3])
-        more = f" and {len(commits) - 3} more" if len(commits) > 3 else ""
-        lines.append(f"Commit {shown}{more}; collected {made_with.get('collected')}")
-    return lines
 
 
 def _downloads(cells: Iterable[CellResult]) -> dict[str, list[list[Any]]]:

@@ -1,15 +1,15 @@
 """Tables in Markdown, made from ``results/`` and never typed: the README's and a study's own.
 
-``python -m ottrpo.reports.readme`` writes the README's between its marks; a test fails when the two
-differ.
+``python -m ottrpo.reports.readme`` writes the README's between its marks, which name the studies; a
+test fails when the two differ.
 """
 
+import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from ottrpo.core.checks import require
-from ottrpo.results.layout import MANIFEST
 from ottrpo.results.reading import CellResult, read_study
 
 from .exhibits import read_plan
@@ -19,50 +19,25 @@ from .tables import (
     MISSING,
     Entry,
     Table,
-    columns,
-    entries,
     known,
     lines_of,
     seconds_per_step,
     table_of,
 )
 
-BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
-# study -> what is said above its table
-STUDIES = {
-    "tabular-default": "Finite problems, default settings (`ottrpo reproduce tabular-default`):",
-    "control": "Continuous control, MuJoCo v5 (`ottrpo reproduce control`):",
-    "paper-literal": "OT-TRPO with the paper's settings (`ottrpo reproduce paper-literal`):",
-    "baselines-control": "The other methods there, tuned and as the paper has them "
-    "(`ottrpo reproduce baselines-control`):",
-    "baselines-finite": "The other methods on finite problems "
-    "(`ottrpo reproduce baselines-finite`):",
-}
-TIMED = "training-time"
-
-
-def results_section(results: Path) -> str:
-    """The tables of the studies that have results: scores, and at the end speeds."""
-    parts = [
-        f"{text}\n\n{markdown_table(read_study(results / study).cells)}"
-        for study, text in STUDIES.items()
-        if (results / study / MANIFEST).exists()
-    ]
-    if (results / TIMED / MANIFEST).exists():
-        parts.append(
-            "Steps of training per second, one run at a time on one machine "
-            f"(`ottrpo reproduce {TIMED}`):\n\n"
-            f"{markdown_speeds(read_study(results / TIMED).cells)}"
-        )
-    return "\n".join(parts)
+# <!-- scores: STUDY --> or <!-- speeds: STUDY -->, what was made, <!-- end -->
+_MADE = re.compile(r"(<!-- (scores|speeds): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def with_results(page: str, results: Path) -> str:
     """``page`` with the tables between its marks made anew."""
-    require(BEGIN in page and END in page, f"the page needs the marks {BEGIN} and {END}")
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{results_section(results)}{END}{after}"
+    makers = {"scores": markdown_table, "speeds": markdown_speeds}
+
+    def made(found: re.Match[str]) -> str:
+        begin, kind, study, end = found.groups()
+        return f"{begin}{makers[kind](read_study(results / study).cells)}{end}"
+
+    return _MADE.sub(made, page)
 
 
 def markdown_table(cells: Sequence[CellResult]) -> str:
@@ -75,15 +50,15 @@ def markdown_table(cells: Sequence[CellResult]) -> str:
     lines, missing = [], dict[str, list[str]]()
     for cell in sorted(cells, key=lambda cell: order.index(cell.environment)):
         line = lines_of(cell, full_steps=full.get(cell.environment))[0]
+        verdict = Entry(line.verdict.word) if line.published else DASH
+        line = replace(line, own={"verdict": verdict})
         if line.score is None:
             missing.setdefault(f"{cell.agent}, {cell.title}", []).append(cell.environment)
         else:
             lines.append(line)
 
     names = "environment | settings | deterministic | sampled | lowest seed | seeds | steps | paper"
-    words = [Entry(line.verdict.word) if line.published else DASH for line in lines]
-    rows = [[*entries(line, names), word] for line, word in zip(lines, words, strict=True)]
-    text = Table([*columns(names), "verdict"], rows).markdown()
+    text = table_of(lines, f"{names} | verdict").markdown()
     if missing:
         named = "; ".join(f"{who} ({', '.join(where)})" for who, where in missing.items())
         text += f"\n{MISSING.capitalize()} yet: {named}.\n"

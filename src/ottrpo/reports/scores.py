@@ -7,13 +7,12 @@ over seeds and over time, because the paper does not say which one it prints.
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from pathlib import Path
 
 import numpy as np
 
 from ottrpo.core.checks import Floats
 from ottrpo.experiments.published import Published, trained_score
-from ottrpo.results.reading import CellResult, read_study
+from ottrpo.results.reading import CellResult
 
 from .statistics import (
     REPORT_SEED,
@@ -24,7 +23,7 @@ from .statistics import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CellScore:
     """The score of one cell of a study, acting in one way.
 
@@ -46,11 +45,6 @@ class CellScore:
     def score_n(self) -> Floats:
         """The scores as an array, one per seed."""
         return np.array(list(self.by_seed.values()))
-
-    @property
-    def environment(self) -> str:
-        """Its id."""
-        return self.cell.environment
 
     @property
     def actions(self) -> str:
@@ -116,31 +110,18 @@ def _interval(scores: tuple[float, ...]) -> Interval:
     return bootstrap_interval(scores, rng=np.random.default_rng(REPORT_SEED))
 
 
-def study_scores(folder: Path) -> list[CellScore]:
-    """The scores of every cell that has finished runs, in the order of the manifest."""
-    return [score for cell in read_study(folder).cells for score in cell_scores(cell)]
-
-
 def cell_scores(cell: CellResult) -> list[CellScore]:
     """One score per way to act, the deterministic one first; none if no run has finished.
 
     Raises:
         ValueError: if a seed was not evaluated at the end of its training.
     """
-    scores = []
-    for deterministic, curves in cell.curves.items() if cell.steps else ():
+    scores, steps = [], cell.steps or 0
+    for way, curves in cell.curves.items() if steps else ():
         try:
-            trained = trained_scores(curves.mark_t, curves.return_nt, cell.steps or 0)
+            trained = trained_scores(curves.mark_t, curves.return_nt, steps)
         except ValueError as error:
             raise ValueError(f"{cell.study}, {cell.name}: {error}") from error
         by_seed = dict(zip(curves.seed_n, trained.score_n.tolist(), strict=True))
-        scores.append(
-            CellScore(
-                cell=cell,
-                steps=cell.steps or 0,
-                deterministic=deterministic,
-                by_seed=by_seed,
-                std_time=trained.std_time,
-            )
-        )
+        scores.append(CellScore(cell, steps, way, by_seed, trained.std_time))
     return scores

@@ -1,7 +1,6 @@
 """What the report page tells: the paper's tables and ours, side by side."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 from typing import Any
 
 from ottrpo.envs import catalogue
@@ -21,7 +20,6 @@ from .tables import (
     columns,
     count,
     difference,
-    entries,
     known,
     lines_of,
     mean,
@@ -34,8 +32,14 @@ from .verdicts import NOT_COMPARABLE, Verdict, judge_claim, judge_share
 
 _VIOLATIONS = (
     "environment | agent | configuration | study | steps | updates | over the radius "
-    "| audited anew | by POT"
+    "| audited anew | by POT | paper | verdict"
 )
+_TIMES = (
+    "environment | agent | configuration | runs | steps | seconds, median | steps per second "
+    "| time per step / TRPO's | paper, seconds | paper, time / TRPO's"
+)
+_NO_TIME = {"seconds, median": ABSENT, "steps per second": DASH}
+Place = tuple[str, str]  # environment and agent
 _WHO = "environment | agent | configuration | actions | seeds | steps"
 
 
@@ -51,7 +55,11 @@ def score_table(exhibit: Exhibit, cells: Sequence[CellResult], full: Mapping[str
         value = None if match is None else _published(theirs[match])
         full_steps = full.get(cell.environment)
         lines += lines_of(cell, published=value, full_steps=full_steps)
-    lines += [_nobody(row) for i, row in enumerate(theirs) if i not in used]
+    for row in (row for i, row in enumerate(theirs) if i not in used):
+        who = ("environment", "algorithm", "score", "spread")
+        settings = " ".join(value for key, value in row.items() if key not in who and value)
+        cell = _nobody(catalogue.resolve(row["environment"]), row.get("algorithm"), settings)
+        lines.append(Line(cell=cell, published=_published(row)))
     lines.sort(key=lambda line: places.index(line.cell.environment))
     ours = "paper | ours | difference (95 %) | verdict | ± seeds | ± time | IQM (95 %)"
     return table_of(lines, f"{_WHO} | {ours}")
@@ -97,45 +105,38 @@ def baseline_table(cells: Sequence[CellResult]) -> Table:
 
 def time_table(exhibit: Exhibit, cells: Sequence[CellResult]) -> Table:
     """Seconds per run, and each agent's time as a multiple of TRPO's: printed and ours."""
-    theirs = {
-        (catalogue.resolve(row["environment"]), row["algorithm"]): _published(row, "seconds")
-        for row in published.table(str(exhibit.published))
-    }
-    ours: dict[tuple[str, str], list[CellResult]] = {place: [] for place in theirs}
-    for cell in cells:
-        if cell.runs:
-            ours.setdefault((cell.environment, cell.agent), []).append(cell)
-    rows: list[list[Entry]] = []
+    theirs = _by_place(exhibit, "seconds")
+    ours: dict[Place, list[CellResult]] = {place: [] for place in theirs}
+    for cell in (cell for cell in cells if cell.runs):
+        ours.setdefault((cell.environment, cell.agent), []).append(cell)
+    lines = []
     for (environment, agent), held in ours.items():
         value, base = theirs.get((environment, agent)), theirs.get((environment, "trpo"))
-        ratio = None if value is None or base is None else value.score / base.score
         trpo = [seconds_per_step(cell) for cell in ours.get((environment, "trpo"), ())]
-        times = [_time(cell, min(trpo, default=None)) for cell in held]
-        rows += [
-            [Entry(environment), Entry(agent), *time, printed(value), known(ratio, "{:.2f}".format)]
-            for time in times or [[Entry(""), Entry("0", 0), DASH, ABSENT, DASH, DASH]]
-        ]
-    names = (
-        "environment | agent | configuration | runs | steps | seconds, median | steps per second "
-        "| time per step / TRPO's | paper, seconds | paper, time / TRPO's"
-    )
-    return Table(columns(names), rows)
+        for cell in held or [_nobody(environment, agent)]:
+            ratio = seconds_per_step(cell) / min(trpo) if trpo and cell.runs else None
+            own = {"steps": known(cell.runs[0].steps, count)} if cell.runs else _NO_TIME
+            times = {
+                "time per step / TRPO's": known(ratio, "{:.2f}".format),
+                "paper, seconds": printed(value),
+                "paper, time / TRPO's": known(
+                    value.score / base.score if value and base else None, "{:.2f}".format
+                ),
+            }
+            lines.append(Line(cell=cell, own=own | times))
+    return table_of(lines, _TIMES)
 
 
 def violation_table(exhibit: Exhibit, cells: Sequence[CellResult]) -> Table:
     """The share of updates that spent more than the radius: logged, audited, and by POT."""
-    theirs = {
-        (catalogue.resolve(row["environment"]), row["algorithm"]): float(row["percent"])
-        for row in published.table(str(exhibit.published))
-    }
-    rows = []
+    theirs = _by_place(exhibit, "percent")
+    lines = []
     for cell in (cell for cell in cells if cell.has_region):
-        percent = theirs.get((cell.environment, cell.agent))
-        verdict = DASH if percent is None else word(judge_share(cell, percent))
-        rows.append(
-            [*entries(Line(cell=cell), _VIOLATIONS), known(percent, "{:.0f} %".format), verdict]
-        )
-    return Table(columns(f"{_VIOLATIONS} | paper | verdict"), rows)
+        value = theirs.get((cell.environment, cell.agent))
+        paper = known(value.score if value else None, "{:.0f} %".format)
+        verdict = DASH if value is None else word(judge_share(cell, value.score))
+        lines.append(Line(cell=cell, own={"paper": paper, "verdict": verdict}))
+    return table_of(lines, _VIOLATIONS)
 
 
 def settings_tables(exhibit: Exhibit, cells: Sequence[CellResult]) -> list[Table]:
@@ -195,35 +196,22 @@ def _about(row: Mapping[str, str], cell: CellResult, exhibit: Exhibit) -> bool:
 
 
 def _published(row: Mapping[str, str], column: str = "score") -> Published:
-    return Published(float(row[column]), float(row["spread"]))
+    return Published(float(row[column]), float(row.get("spread", 0)))
 
 
-def _nobody(row: Mapping[str, str]) -> Line:
+def _by_place(exhibit: Exhibit, column: str) -> dict[Place, Published]:
+    """The paper's numbers by environment and agent."""
+    return {
+        (catalogue.resolve(row["environment"]), row["algorithm"]): _published(row, column)
+        for row in published.table(str(exhibit.published))
+    }
+
+
+def _nobody(environment: str, agent: str | None, config: str = "") -> CellResult:
     """The paper has a number, we have no cell."""
-    who = ("environment", "algorithm", "score", "spread")
-    cell = CellResult(
-        study="",
-        name="",
-        environment=catalogue.resolve(row["environment"]),
-        agent=row.get("algorithm", "ottrpo"),
-        config=" ".join(value for key, value in row.items() if key not in who and value),
-        label="",
-        steps=None,
+    return CellResult(
+        study="", name="", environment=environment, agent=agent or "ottrpo", config=config
     )
-    return Line(cell=cell, published=_published(row))
-
-
-def _time(cell: CellResult, trpo: float | None) -> list[Entry]:
-    seconds = median(run.train_seconds for run in cell.runs)
-    per_step = seconds_per_step(cell)
-    return [
-        Entry(cell.title),
-        Entry(str(len(cell.runs)), len(cell.runs)),
-        known(cell.runs[0].steps, count),
-        known(seconds, "{:,.1f}".format),
-        known(1 / per_step, "{:,.0f}".format),
-        known(None if trpo is None else per_step / trpo, "{:.2f}".format),
-    ]
 
 
 def _steps(above: CellResult, below: CellResult) -> Entry:

@@ -45,13 +45,8 @@ def side_of_returns(
 ) -> Side:
     """A trained agent by the returns of some episodes, for each way to act: one run, no curve."""
     curves = curves_of((way, 0, 1, list(found), name) for way, found in returns.items())
-    who: dict[str, Any] = {
-        "study": name,
-        "name": environment,
-        "environment": environment,
-        "agent": agent,
-    }
-    return Side(name, {environment: CellResult(**who, steps=1, curves=curves)})
+    who: dict[str, Any] = {"study": name, "name": environment, "environment": environment}
+    return Side(name, {environment: CellResult(**who, agent=agent, steps=1, curves=curves)})
 
 
 def _from_results(text: str, results: Path) -> Side:

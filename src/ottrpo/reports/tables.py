@@ -1,7 +1,7 @@
 """Tables of results: columns known by name, shown on a page, in Markdown or in a terminal."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -88,12 +88,14 @@ class Line:
         score: None if no run has finished.
         published: what the paper prints beside it.
         full_steps: how long a full run is, if one can be too short.
+        own: entries of columns that this line has in place of the usual ones.
     """
 
     cell: CellResult
     score: CellScore | None = None
     published: Published | None = None
     full_steps: int | None = None
+    own: Mapping[str, Entry] = field(default_factory=dict)
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -108,12 +110,8 @@ Column = Callable[[Line], Entry]
 
 def table_of(lines: Iterable[Line], names: str) -> Table:
     """The columns ``names``, written with bars between them, of each line."""
-    return Table(columns(names), [entries(line, names) for line in lines])
-
-
-def entries(line: Line, names: str) -> list[Entry]:
-    """A line of a table."""
-    return [COLUMNS[name](line) for name in columns(names)]
+    heads = columns(names)
+    return Table(heads, [[line.own.get(n) or COLUMNS[n](line) for n in heads] for line in lines])
 
 
 def columns(names: str) -> list[str]:
@@ -281,6 +279,11 @@ COLUMNS: dict[str, Column] = {
     "paper": lambda line: printed(line.published),
     "difference (95 %)": lambda line: difference(line.verdict),
     "verdict": lambda line: word(line.verdict),
+    "runs": lambda line: Entry(str(len(line.cell.runs)), len(line.cell.runs)),
+    "seconds, median": lambda line: known(
+        median(run.train_seconds for run in line.cell.runs), "{:,.1f}".format
+    ),
+    "steps per second": lambda line: known(1 / seconds_per_step(line.cell), "{:,.0f}".format),
     "updates": lambda line: known(violations(line.cell)[1] or None, "{:,}".format),
     "over the radius": lambda line: share(*violations(line.cell)) if line.cell.has_region else DASH,
     "audited anew": _audit(lambda audit: share(audit.violations, audit.audited)),

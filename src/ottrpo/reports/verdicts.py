@@ -24,20 +24,6 @@ LEAST_SEEDS = 3
 ROUNDING = 0.5  # the paper prints whole numbers
 WIDE = 0.5  # an interval wider than this share of the paper's number decides nothing
 EARLY = 0.25
-# for the page; docs/report.md says the same
-RULES = (
-    "A score: ours is the mean over seeds with Student's 95 % interval; the paper's is the printed "
-    "number, give or take its printed spread and half a unit of rounding. It is reproduced if the "
-    "two overlap, better or below if ours lies wholly above or below (more or fewer, of a share of "
-    "updates that should be none). It is not comparable if the "
-    f"paper prints nothing, no run has finished, there are fewer than {LEAST_SEEDS} seeds, "
-    "training was shorter than a full run, or if the two overlap only because our interval is "
-    "wider than half the paper's number either way.",
-    "A claim of the text, that one group of runs lies above another: the difference of the means "
-    "has a 95 % interval, Student's of the differences seed by seed where both have the same "
-    "seeds, else Welch's. The claim is reproduced if all of it is above zero, contradicted if all "
-    "of it is below, else undecided; runs that did the same in every evaluation are identical.",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
