@@ -1,4 +1,5 @@
 import json
+import re
 import sys
 import types
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ def test_figures_are_shown_as_tables(capsys):
     assert "laps of nobody" in told
     assert "never measured" not in told
     row = next(line for line in told.splitlines() if "lap 1" in line)
-    assert [part.strip() for part in row.strip("│ ").split("│")] == ["lap 1", "1,234", "-"]
+    assert re.split(r"\s{2,}", row.strip()) == ["lap 1", "1,234", "-"]
 
 
 def test_a_benchmark_is_listed(capsys):

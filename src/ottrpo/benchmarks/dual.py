@@ -55,21 +55,19 @@ def by_hand(problem: DualProblem) -> Callable[[float], float]:
 
 def compare(name: str, problem: DualProblem, seconds: float) -> Row:
     """Time the exact solver against `minimize_scalar` on one problem."""
-    functions: list[Callable[[], object]] = [
-        partial(solve_dual, problem),
-        partial(minimize_scalar, partial(dual_value, problem)),
-    ]
+    functions: dict[str, Callable[[], object]] = {
+        "exact": partial(solve_dual, problem),
+        "minimise": partial(minimize_scalar, partial(dual_value, problem)),
+    }
     if problem.gain_rk.shape[1] == 2:
-        functions.append(partial(minimize_scalar, by_hand(problem)))
-    exact, minimise, *rest = in_turns(functions, seconds)
-    lean = rest[0] if rest else None
+        functions["minimise_by_hand"] = partial(minimize_scalar, by_hand(problem))
+    best: Row = {"minimise_by_hand": None} | in_turns(functions, seconds)
+    lean = best["minimise_by_hand"]
     return {
         "problem": name,
-        "exact": exact,
-        "minimise": minimise,
-        "minimise_by_hand": lean,
-        "ratio": minimise / exact,
-        "ratio_by_hand": None if lean is None else lean / exact,
+        **{key: best[key] for key in ("exact", "minimise", "minimise_by_hand")},
+        "ratio": best["minimise"] / best["exact"],
+        "ratio_by_hand": lean and lean / best["exact"],
     }
 
 
@@ -79,22 +77,16 @@ def growth(sizes: Sequence[int], seconds: float) -> list[Row]:
     first = 0.0
     for rows in sizes:
         problem = sample_problem(rows)
-        (best,) = in_turns([partial(solve_dual, problem)], seconds)
+        best = in_turns({"exact": partial(solve_dual, problem)}, seconds)["exact"]
         unit = best / (rows * np.log(rows))
         first = first or unit
         given = problem.weight_r.nbytes + problem.gain_rk.nbytes + problem.cost_rk.nbytes
         tracemalloc.start()
         solve_dual(problem)
-        peak = tracemalloc.get_traced_memory()[1]
+        peak = given + tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        measured.append(
-            {
-                "rows": rows,
-                "seconds": best,
-                "per_row_log": unit / first,
-                "peak_over_input": (given + peak) / given,
-            }
-        )
+        row = {"rows": rows, "seconds": best, "per_row_log": unit / first}
+        measured.append(row | {"peak_over_input": peak / given})
     return measured
 
 

@@ -32,13 +32,10 @@ def measured(env_id: str, count: int, threads: int | None, seconds: float) -> Ro
     tell(f"{env_id}: {count} environments")
     with ExitStack() as closing:
         turns = contenders(env_id, count, threads, closing)
-        best = in_turns(list(turns.values()), seconds)
-    steps = {name: _steps(1 if name == LOOP else count) for name in turns}
-    speed = {name: steps[name] / time for name, time in zip(turns, best, strict=True)}
-    ratios = {
-        "ours_over_loop": speed[OURS] / speed[LOOP],
-        "ours_over_processes": speed[OURS] / speed[PROCESSES],
-    }
+        best = in_turns(turns, seconds)
+    speed = {name: _steps(1 if name == LOOP else count) / best[name] for name in turns}
+    others = {"ours_over_loop": LOOP, "ours_over_processes": PROCESSES}
+    ratios = {name: speed[OURS] / speed[other] for name, other in others.items()}
     return {"environment": env_id, "environments": count, **speed, **ratios}
 
 

@@ -7,14 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from ottrpo.reports.tables import Entry, Table, for_terminal
 from ottrpo.terminal import say, say_json, screen
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 TURN = 5e-3  # seconds
 Row = dict[str, Any]
@@ -53,7 +51,8 @@ class Benchmark(ABC):
         for key, title in self.titles.items():
             if key in figures:  # quickly, not everything is measured
                 found = figures[key]
-                console.print(_drawn(title, [found] if isinstance(found, dict) else found))
+                table = _table([found] if isinstance(found, dict) else found)
+                console.print(for_terminal(table, title, console))
         return 0
 
 
@@ -64,19 +63,22 @@ def timed(function: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - began, result
 
 
-def in_turns(functions: Sequence[Callable[[], object]], seconds: float) -> list[float]:
+def in_turns(functions: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, float]:
     """The best time of each function, in turns for about ``seconds`` in all, three at least.
 
     So a busy machine slows all alike. A turn repeats a function for a few milliseconds, so that
     each is measured warm.
     """
-    repeats = [max(1, int(TURN / timeit.timeit(function, number=1))) for function in functions]
-    best = [np.inf] * len(functions)
+    repeats = {
+        name: max(1, int(TURN / timeit.timeit(f, number=1))) for name, f in functions.items()
+    }
+    best = dict.fromkeys(functions, np.inf)
     end = time.perf_counter() + seconds
     rounds = 0
     while rounds < 3 or time.perf_counter() < end:
-        for i, function in enumerate(functions):
-            best[i] = min(best[i], timeit.timeit(function, number=repeats[i]) / repeats[i])
+        for name, function in functions.items():
+            taken = timeit.timeit(function, number=repeats[name]) / repeats[name]
+            best[name] = min(best[name], taken)
         rounds += 1
     return best
 
@@ -92,18 +94,12 @@ def tell(line: str) -> None:
     say(line, error=True)
 
 
-def _drawn(title: str, rows: Sequence[Row]) -> "Table":
-    from rich.table import Table
-
-    drawn = Table(title=title)
-    for i, name in enumerate(rows[0]):
-        drawn.add_column(name.replace("_", " "), justify="right" if i else "left")
-    for row in rows:
-        drawn.add_row(*map(_written, row.values()))
-    return drawn
+def _table(rows: Sequence[Row]) -> Table:
+    heads = [name.replace("_", " ") for name in rows[0]]
+    return Table(heads, [[_entry(value) for value in row.values()] for row in rows])
 
 
-def _written(value: Any) -> str:
+def _entry(value: Any) -> Entry:
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else str(value or "-")
+        return Entry(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}", value)
+    return Entry(f"{value:,}", value) if isinstance(value, int) else Entry(str(value or "-"))

@@ -88,15 +88,10 @@ def compare_training(environment: str, steps: int) -> Row:
 
     if not np.array_equal(ours(), loop()):  # it also compiles, or loads what was compiled before
         raise RuntimeError("the loop and the agent disagree: they do not run the same algorithm")
-    *times, by_loop = in_turns([*[ours] * 5, loop], seconds=0.0)  # ours is over in no time
-    best = min(times)
-    return {
-        "environment": environment,
-        "steps": steps,
-        "ours": best,
-        "loop": by_loop,
-        "ratio": by_loop / best,
-    }
+    taken = in_turns({f"ours {i}": ours for i in range(5)} | {"loop": loop}, seconds=0.0)
+    by_loop, best = taken.pop("loop"), min(taken.values())  # ours is over in no time
+    row = {"environment": environment, "steps": steps, "ours": best, "loop": by_loop}
+    return row | {"ratio": by_loop / best}
 
 
 def many_seeds(seeds: int, steps: int, random_steps: int) -> Row:
@@ -104,13 +99,13 @@ def many_seeds(seeds: int, steps: int, random_steps: int) -> Row:
 
     The random policy is timed in two halves around ours, so that a busy machine slows both.
     """
-    half = _random_policy(random_steps // 2)
 
     def train() -> None:
         for seed in range(seeds):
             settings: dict[str, Any] = {"estimator": "td", **ENVIRONMENTS["Taxi-v4"]}
             TabularOTTRPO("Taxi-v4", seed=seed, **settings).learn(steps)
 
+    half = _random_policy(random_steps // 2)
     ours, _ = timed(train)
     theirs = half + _random_policy(random_steps - random_steps // 2)
     return {
@@ -137,16 +132,11 @@ def growth(states: Sequence[int], actions: Sequence[int]) -> list[Row]:
             for n_states, n_actions, seconds in series:
                 larger = n_states * n_actions / smallest
                 grown = np.log(seconds / series[0][2])
-                measured.append(
-                    {
-                        "cost": kind,
-                        "states": n_states,
-                        "actions": n_actions,
-                        "seconds": seconds,
-                        "per_entry": seconds / (n_states * n_actions**2),
-                        "exponent": float(grown / np.log(larger)) if larger > 1 else None,
-                    }
-                )
+                exponent = float(grown / np.log(larger)) if larger > 1 else None
+                per_entry = seconds / (n_states * n_actions**2)
+                size = {"cost": kind, "states": n_states, "actions": n_actions}
+                taken = {"seconds": seconds, "per_entry": per_entry, "exponent": exponent}
+                measured.append(size | taken)
     return measured
 
 
@@ -159,7 +149,7 @@ def _update_seconds(n_states: int, n_actions: int, kind: str) -> float:
     if kind == "general":
         cost = TableCost(rng.uniform(0.5, 1.5, (n_actions, n_actions)) * (1 - np.eye(n_actions)))
     update = partial(update_policy, policy_sa, occupancy_s, gain_sa, cost, 0.01)
-    return in_turns([update], seconds=0.3)[0]
+    return in_turns({kind: update}, seconds=0.3)[kind]
 
 
 def _random_policy(steps: int) -> float:

@@ -17,6 +17,7 @@ import timeit
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
+from unittest.mock import patch
 
 import numpy as np
 import tyro
@@ -34,14 +35,8 @@ WORK: dict[str, Any] = {"n_steps": 2048, "batch_size": 64, "n_epochs": 10}
 NORMALISED = {"normalize_obs": True, "normalize_reward": True}
 BARE_STEPS = 20_000
 MILLION = 1_000_000
-# what the breakdown times: part -> method of the agent, or else of its algorithm
-PARTS = {
-    "collect": "collect_rollout",
-    "estimate": "estimate",
-    "dual": "plan",
-    "update": "move",
-    "region": "return_to_region",
-}
+# what the breakdown times: part -> method of the algorithm
+PARTS = {"estimate": "estimate", "dual": "plan", "update": "move", "region": "return_to_region"}
 FIRST_UPDATE = {
     "ottrpo": "from ottrpo import OTTRPO as Agent; keywords = {}",
     "ppo": "from stable_baselines3 import PPO as Agent; keywords = {'device': 'cpu'}",
@@ -136,28 +131,27 @@ def compare(env_id: str, taking_part: Sequence[Contender], rounds: int) -> dict[
 def breakdown(agent: Any, updates: int) -> dict[str, float]:
     """Microseconds per step by part: environment, acting and buffers make up the collecting."""
     spent: dict[str, float] = {}
-    env = agent.get_env().envs[0]
-    owners = (vars(agent), vars(agent.algorithm), vars(env))
-    kept = [dict(owner) for owner in owners]
-    for part, method in PARTS.items():
-        owner = agent if part == "collect" else agent.algorithm
-        vars(owner)[method] = Clocked(getattr(owner, method), part, spent)
-    env.step = Clocked(env.step, "environment", spent)
+    algorithm, env = agent.algorithm, agent.get_env().envs[0]
+    clocked = {
+        method: Clocked(getattr(algorithm, method), part, spent) for part, method in PARTS.items()
+    }
+    collect = Clocked(agent.collect_rollout, "collect", spent)
+    step = Clocked(env.step, "environment", spent)
     steps = updates * WORK["n_steps"]
-    total, _ = timed(lambda: agent.learn(steps, reset_num_timesteps=False))
-    for owned, before in zip(owners, kept, strict=True):
-        for name in (*PARTS.values(), "step"):
-            owned.pop(name, None)
-            owned |= {name: before[name]} if name in before else {}
+    with (
+        patch.dict(vars(algorithm), clocked),  # it is frozen
+        patch.object(agent, "collect_rollout", collect),
+        patch.object(env, "step", step),
+    ):
+        total, _ = timed(lambda: agent.learn(steps, reset_num_timesteps=False))
     acting = _acting_seconds(agent) * steps
-    collecting = spent.pop("collect")
-    named = sum(spent.values()) - spent["environment"]
+    collecting, stepping = spent.pop("collect"), spent.pop("environment")
     parts = {
-        "environment": spent["environment"],
+        "environment": stepping,
         "acting": acting,
-        "buffers": max(collecting - spent["environment"] - acting, 0.0),
-        **{part: spent[part] for part in ("estimate", "dual", "update", "region")},
-        "rest": total - collecting - named,
+        "buffers": max(collecting - stepping - acting, 0.0),
+        **spent,
+        "rest": total - collecting - sum(spent.values()),
     }
     return {part: seconds / steps * 1e6 for part, seconds in parts.items()}
 
