@@ -1,7 +1,6 @@
 """The command line with nothing in the registry but the moody agent: ``python moody.py reproduce``.
 
-The configurations are in the folder that MOODY_CONFIGS names; MOODY_START says whether processes
-start by ``fork``, as they do by themselves, or ``anew``.
+The configurations are in the folder that MOODY_CONFIGS names.
 """
 
 import os
@@ -17,7 +16,7 @@ def install():
 
     default_to_one_thread()  # before anything is loaded, as the command line does
 
-    from ottrpo.experiments import processes, registry
+    from ottrpo.experiments import registry
 
     entry = registry.AgentEntry(
         key="moody",
@@ -29,11 +28,9 @@ def install():
     )
     registry._AGENTS = (entry,)
     registry.CONFIGS = Path(os.environ["MOODY_CONFIGS"])
-    if os.environ["MOODY_START"] == "anew":
-        processes.may_fork = lambda: False
 
 
-if __name__ in ("__main__", "__mp_main__"):  # the second: in a process that starts anew
+if __name__ in ("__main__", "__mp_main__"):  # the second: in a process of a run
     install()
 if __name__ == "__main__":
     from ottrpo.cli import main

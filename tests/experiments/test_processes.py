@@ -3,6 +3,7 @@
 The agent only counts, and has moods; everything around it is the real thing.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -10,17 +11,14 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import pytest
 from result_tables import without_times
 
-from ottrpo.experiments.processes import may_fork
-from ottrpo.threads import THREAD_VARIABLES
-
 HERE = Path(__file__).parent
+LIMIT = "6"  # a new process is silent while it loads, and others use the machine too
 MOODS = """
 description = "moods"
 agent = "moody"
@@ -34,17 +32,14 @@ CALM = MOODS.replace('["Taxi-v4"]', '["Taxi-v4", "CliffWalking-v1"]')
 class Place:
     """A directory with studies of the moody agent."""
 
-    def __init__(self, folder, start="fork"):
+    def __init__(self, folder):
         self.folder = folder
-        # a new process is silent while it loads, and others use the machine too
-        self.time_limit = "4" if start == "fork" else "20"
         configs = folder / "configs" / "moody"
         configs.mkdir(parents=True)
         (configs / "default.toml").write_text("steps = 700_000\n")
         self.environment = {
             **os.environ,
             "MOODY_CONFIGS": str(configs.parent),
-            "MOODY_START": start,
             "COLUMNS": "200",
             "PYTHONWARNINGS": "default",
         }
@@ -74,28 +69,19 @@ class Place:
         return without_times(self.folder / root / study)
 
 
-def workers_alive(folder, parent):
-    """How workers in ``folder`` were started; the dead whom nobody has asked after do not count."""
-    alive = []
+def workers_alive(folder):
+    """How many processes of runs there are in ``folder``, and the one that forks them."""
+    alive = 0
     for entry in Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(OSError):  # the dead whom nobody has asked after have no command
             here = os.readlink(entry / "cwd") == str(folder)
-            command = (entry / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if here and b"multiprocessing.spawn" in command:
-            alive.append("anew")
-        elif here and b"moody.py\0" in command and int(entry.name) != parent:
-            alive.append("fork")
+            alive += here and b"multiprocessing.forkserver" in (entry / "cmdline").read_bytes()
     return alive
 
 
 @pytest.fixture
-def place(tmp_path, request):
-    return Place(tmp_path, getattr(request, "param", "fork"))
-
-
-however_started = pytest.mark.parametrize("place", ["fork", "anew"], indirect=True)
+def place(tmp_path):
+    return Place(tmp_path)
 
 
 def test_a_study_is_told_run_skipped_and_added_to(place):
@@ -118,7 +104,6 @@ def test_a_study_is_told_run_skipped_and_added_to(place):
     ]
 
 
-@however_started
 def test_moods_are_retried_reported_and_do_not_disturb_the_others(place):
     moods = ""
     for mood in ("crash", "die", "hang"):
@@ -127,8 +112,7 @@ def test_moods_are_retried_reported_and_do_not_disturb_the_others(place):
             moods += f'[[cells]]\nenvironments = ["Taxi-v4"]\nlabel = "{label}"\n'
             moods += f'settings = {{ mood = "{mood}", marks = "{marks}" }}\n'
     study = place.study(MOODS.replace("seeds = 2", "seeds = 1") + moods)
-    limit = place.time_limit
-    code, out, err = place.run(study, "--workers", "4", "--retries", "1", "--time-limit", limit)
+    code, out, err = place.run(study, "--workers", "4", "--retries", "1", "--time-limit", LIMIT)
     assert code == 1
     reasons = {
         "crash": "RuntimeError: in a bad mood",
@@ -156,9 +140,8 @@ def test_moods_are_retried_reported_and_do_not_disturb_the_others(place):
     assert "started" not in out
 
 
-@however_started
 def test_a_run_that_follows_a_dead_one_is_not_taken_for_it(place):
-    """The run beside them has a copy of the dead one's pipe, and outlives it."""
+    """The run beside them outlives the dead one."""
     cells = [("dies", "die", 0.0), ("stays", "calm", 0.05), ("follows", "hang", 0.0)]
     study = MOODS[: MOODS.index("[[")].replace("seeds = 2", "seeds = 1") + "".join(
         f'[[cells]]\nenvironments = ["Taxi-v4"]\nlabel = "{label}"\n'
@@ -166,7 +149,7 @@ def test_a_run_that_follows_a_dead_one_is_not_taken_for_it(place):
         for label, mood, pause in cells
     )
     code, out, err = place.run(
-        place.study(study), "--workers", "2", "--retries", "0", "--time-limit", place.time_limit
+        place.study(study), "--workers", "2", "--retries", "0", "--time-limit", LIMIT
     )
     assert code == 1
     assert "Taxi-v4__moody__stays seed 0 finished" in out
@@ -174,7 +157,6 @@ def test_a_run_that_follows_a_dead_one_is_not_taken_for_it(place):
     assert "Taxi-v4__moody__follows seed 0 failed: hung" in err
 
 
-@however_started
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_whatever_ends_the_parent_ends_its_children(place, how):
     slow = MOODS + "settings = { pause = 0.1 }\n"
@@ -183,8 +165,7 @@ def test_whatever_ends_the_parent_ends_its_children(place, how):
     while len(list(place.folder.glob("runs/study/*/seed*/metrics.jsonl"))) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    how_started = place.environment["MOODY_START"]
-    assert workers_alive(place.folder, process.pid) == [how_started] * 2
+    assert workers_alive(place.folder) == 2 + 1
     process.send_signal(how)
     out, err = process.communicate(timeout=30)
     if how == signal.SIGKILL:
@@ -194,7 +175,7 @@ def test_whatever_ends_the_parent_ends_its_children(place, how):
         assert process.returncode == 1
         assert "stopped; the same command goes on from here" in err
         assert "Traceback" not in out + err
-    assert workers_alive(place.folder, process.pid) == []
+    assert workers_alive(place.folder) == 0
 
 
 def test_two_processes_cannot_work_on_one_study(place):
@@ -245,27 +226,3 @@ def test_killed_at_random_instants_it_ends_with_the_same_results(place):
     code, *_ = place.run(study, "--workers", "1")
     assert code == 0
     assert place.results(root="killed") == place.results()  # and for any number of workers
-
-
-@pytest.fixture
-def settled(monkeypatch):
-    for name in THREAD_VARIABLES:
-        monkeypatch.setenv(name, "1")
-
-
-@pytest.mark.usefixtures("settled")
-def test_a_process_with_threads_is_not_copied():
-    stop = threading.Event()
-    thread = threading.Thread(target=stop.wait)
-    thread.start()
-    assert not may_fork()
-    stop.set()
-    thread.join()
-
-
-@pytest.mark.usefixtures("settled")
-def test_nor_one_whose_libraries_may_use_more_threads_than_those_of_a_new_one(monkeypatch):
-    monkeypatch.setattr(os, "listdir", lambda path: ["1"])
-    assert may_fork()
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    assert not may_fork()

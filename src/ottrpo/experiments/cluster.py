@@ -106,7 +106,7 @@ def run_there(job: Job, state: bytes | None, time_limit: float, version: str) ->
         here = replace(job, path=Path(folder) / job.path.name)
         if state is not None:
             unpack(state, here)
-        place = Processes(1, time_limit, share=1)
+        place = Processes(1, time_limit, [job.module], share=1)
         try:
             place.start(here)
             ended = False

@@ -47,6 +47,11 @@ class Job:
         return f"{self.cell.name} seed {self.spec.seed}"
 
     @property
+    def module(self) -> str:
+        """Where its agent lives."""
+        return agent_by_key(self.spec.agent_key).module
+
+    @property
     def log(self) -> Path:
         """What its process prints; beside the directory, which belongs to the run alone."""
         return log_of(self.path)

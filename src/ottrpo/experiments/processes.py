@@ -1,19 +1,20 @@
 """Runs on this machine: one process each, a few at a time.
 
-Where that is safe a process is a copy of this one, which has loaded already what a run needs.
-Audited runs, which take less time than starting a process, follow each other in one.
+A server that has loaded what runs need forks their processes. Audited runs, which take less time
+than starting a process, follow each other in one.
 """
 
 import os
 import signal
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from multiprocessing import connection, get_context
 from pathlib import Path
 from typing import final
 
 from ottrpo.results.run_directory import read_tail
-from ottrpo.threads import THREAD_VARIABLES, cores
+from ottrpo.threads import cores, default_to_one_thread
 
 from .jobs import Job
 from .pool import News
@@ -21,19 +22,7 @@ from .worker import serve
 
 # A process that is asked to end has this long before it is killed.
 GRACE_SECONDS = 10.0
-
-
-def may_fork() -> bool:
-    """Whether a copy of this process would be like a new one, but for what is loaded.
-
-    A copy has one thread, whichever locks the others held; and libraries that were loaded before
-    the number of their threads was settled would use more of them than those of a new process.
-    """
-    try:
-        threads = os.listdir("/proc/self/task")
-    except OSError:  # no Linux: forking is not safe there once such libraries are loaded
-        return False
-    return len(threads) == 1 and all(name in os.environ for name in THREAD_VARIABLES)
+_CONTEXT = get_context("forkserver")
 
 
 @final
@@ -43,13 +32,18 @@ class Processes:
     Args:
         workers: so many at once.
         time_limit: seconds without a sign of life after which a run counts as hanging.
+        modules: that runs need, loaded once for all.
         share: cores for all of them together, by default all there are; so many threads are left
             to the physics of each.
     """
 
-    def __init__(self, workers: int, time_limit: float, share: int | None = None) -> None:
+    def __init__(
+        self, workers: int, time_limit: float, modules: Iterable[str], share: int | None = None
+    ) -> None:
         self._workers, self._time_limit = workers, time_limit
         self._threads = max(1, (share or cores()) // workers)
+        default_to_one_thread()  # before the server loads libraries that have threads
+        _CONTEXT.set_forkserver_preload(["ottrpo.experiments.run", *modules])
         self._busy: list[Worker] = []
         self._idle: list[Worker] = []
         self._news: list[News] = []
@@ -104,9 +98,8 @@ class Worker:
     """A process that does one run after another."""
 
     def __init__(self, job: Job, threads: int) -> None:
-        context = get_context("fork") if may_fork() else get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, job.log, threads))
+        self.pipe, theirs = _CONTEXT.Pipe()
+        self.process = _CONTEXT.Process(target=serve, args=(theirs, job.log, threads))
         self.process.start()
         theirs.close()
         self._hung = False
@@ -150,8 +143,7 @@ class Worker:
 
     def dismiss(self) -> None:
         """No more runs: the process ends by itself."""
-        with suppress(OSError):  # closing the pipe would not do: younger forks have it open too
-            self.pipe.send(None)
+        self.pipe.close()
 
     def kill(self, *, hung: bool = False) -> None:
         """End the process at once, and what it has started."""

@@ -103,19 +103,20 @@ def _run_missing(
     )
     if not missing:
         return {}
-    with _place(study, options, len(missing)) as (place, workers):
+    with _place(study, options, missing) as (place, workers):
         console.print(f"{workers} at a time", markup=False)
         with StudyBoard(jobs, finished, console) as board:
             return run_jobs(missing, place, retries=options.retries, board=board)
 
 
 @contextmanager
-def _place(study: Study, options: Options, missing: int) -> Iterator[tuple[Place, int]]:
+def _place(study: Study, options: Options, missing: Sequence[Job]) -> Iterator[tuple[Place, int]]:
     """Where the runs are done, and how many at a time."""
     if options.ray is None:
         asked = options.workers or os.cpu_count() or 1
-        workers = min(asked, study.workers or asked, missing)
-        yield Processes(workers, options.time_limit), workers
+        workers = min(asked, study.workers or asked, len(missing))
+        modules = sorted({job.module for job in missing})
+        yield Processes(workers, options.time_limit, modules), workers
         return
     from . import cluster
 

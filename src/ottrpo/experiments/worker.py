@@ -5,7 +5,6 @@ What a run prints, and the whole story of a failure, go into the log of its job.
 
 import gc
 import os
-import signal
 import sys
 import threading
 import traceback
@@ -14,7 +13,7 @@ from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottrpo.threads import SHARE_VARIABLE, default_to_one_thread
+from ottrpo.threads import SHARE_VARIABLE
 
 if TYPE_CHECKING:
     from .jobs import Job
@@ -23,25 +22,19 @@ if TYPE_CHECKING:
 CHECKPOINT_EVERY = 50_000
 
 
-def serve(jobs: "connection.Connection[str | None, Job | None]", log: Path, threads: int) -> None:
-    """Do jobs until None comes; each is answered by why it failed, None if it did not.
+def serve(jobs: "connection.Connection[str | None, Job]", log: Path, threads: int) -> None:
+    """Do jobs until there are no more; each is answered by why it failed, None if it did not.
 
     ``threads`` is this process's share of the cores, unless the user says otherwise.
     """
     os.setsid()  # an interrupt at the terminal is for who started us
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    default_to_one_thread()
     os.environ.setdefault(SHARE_VARIABLE, str(threads))
-    gc.freeze()  # what came with a fork stays; looking through it again would cost
+    gc.freeze()  # what came with the fork stays; looking through it again would cost
     _print_into(log)
-    # new objects: in a fork the old ones may draw a table
-    sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="replace")
-    sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="replace")
-    while (job := jobs.recv()) is not None:
-        jobs.send(do(job))
+    with suppress(EOFError):
+        while True:
+            jobs.send(do(jobs.recv()))
 
 
 def do(job: "Job") -> str | None:
