@@ -14,6 +14,7 @@ _HOME: dict[str, str] = {
     "OTTRPO": "ottrpo.agents.ottrpo",
     "BGPG": "ottrpo.agents.bgpg",
     "WNPG": "ottrpo.agents.wnpg",
+    "ClippedPPO": "ottrpo.agents.clipped",
     "TabularOTTRPO": "ottrpo.tabular.agents",
     "WPO": "ottrpo.tabular.agents",
     "CheckpointEvery": "ottrpo.agents.checkpointing",

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
-from ottrpo import BGPG, OTTRPO, WNPG, WPO, TabularOTTRPO
+from ottrpo import BGPG, OTTRPO, WNPG, WPO, ClippedPPO, TabularOTTRPO
 from ottrpo.agents.sb3 import A2C, PPO, TRPO
 
 REACH, MATCH = "ottrpo/Reach-v0", "ottrpo/Match-v0"
@@ -95,6 +95,16 @@ AGENTS = [
         vectors=True,
         logs=BEHAVIOUR + NATURAL,
         refuses=(*UNGUIDED, {"damping": 0.0}, {"n_basis": 0}, {"norm_rule": "none"}),
+    ),
+    Case(
+        "clipped-ppo",
+        deep(ClippedPPO),
+        {REACH: 6000, MATCH: 4000},
+        192,
+        FAST,
+        vectors=True,
+        logs=("train/policy_loss", "train/value_loss", "train/explained_variance"),
+        refuses=({"clip_range": 0.0}, {"ent_coef": -1.0}, {"gamma": 2.0}),
     ),
     Case(
         "trpo",

@@ -1,7 +1,5 @@
 """The engine as a compiled program: it learns what the host learns, and seeds side by side."""
 
-from typing import NamedTuple
-
 import gymnasium as gym
 import jax
 import jax.numpy as jnp
@@ -9,8 +7,8 @@ import numpy as np
 import pytest
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
-from ottrpo import BGPG, OTTRPO, WNPG
-from ottrpo.collect.device import DeviceTraining, Step
+from ottrpo import BGPG, OTTRPO, WNPG, ClippedPPO
+from ottrpo.collect.device import DeviceTraining
 from ottrpo.core import PNorm, SquaredEuclidean, TableCost
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
 from ottrpo.engine.estimate import Estimator
@@ -19,6 +17,7 @@ from ottrpo.engine.networks import Architecture
 from ottrpo.engine.schedules import Schedules, Straight
 from ottrpo.engine.spaces import BoxActions
 from ottrpo.engine.state import Normaliser
+from tests.device.pendulum import Pendulum
 
 SMALL = {"n_steps": 64, "batch_size": 32, "n_epochs": 2, "policy_kwargs": {"net_arch": [8]}}
 GUIDED = {"n_actions": 2, "n_features": 8, "dual_steps": 2}
@@ -41,6 +40,8 @@ CASES = {
     "loose": (OTTRPO, lambda: MATCH, {"advantage": "network", "radius": 50.0}),
     "bgpg": (BGPG, PENDULUM, GUIDED),
     "wnpg": (WNPG, PENDULUM, GUIDED | {"time_limits": "bootstrap"}),
+    "clipped": (ClippedPPO, PENDULUM, {"ent_coef": 0.01}),
+    "clipped labels": (ClippedPPO, lambda: gym.make(MATCH, masked=True), {"ent_coef": 0.01}),
 }
 
 
@@ -65,33 +66,6 @@ def test_an_update_on_the_host_is_that_of_the_compiled_program(name):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
     for key, value in report.items():
         assert float(value) == pytest.approx(float(compiled_report[key]), rel=1e-3, abs=1e-5), key
-
-
-class Turning(NamedTuple):
-    angle: jax.Array
-    speed: jax.Array
-    steps: jax.Array
-
-
-class Pendulum:
-    """Gymnasium's, as functions: it is cut off after 50 steps, and falls off beyond a speed."""
-
-    def reset(self, key):
-        angle, speed = jax.random.uniform(key, (2,), minval=-1.0, maxval=1.0)
-        world = Turning(jnp.pi * angle, speed, jnp.zeros((), int))
-        return world, self._seen(world)
-
-    def step(self, world, action):
-        angle = (world.angle + jnp.pi) % (2 * jnp.pi) - jnp.pi
-        cost = angle**2 + 0.1 * world.speed**2 + 0.001 * action[0] ** 2
-        speed = world.speed + (15.0 * jnp.sin(world.angle) + 3.0 * action[0]) * 0.05
-        speed = jnp.clip(speed, -8.0, 8.0)
-        world = Turning(world.angle + speed * 0.05, speed, world.steps + 1)
-        terminated, truncated = jnp.abs(speed) > 7.9, world.steps >= 50
-        return Step(world, self._seen(world), -cost, terminated, truncated & ~terminated)
-
-    def _seen(self, world):
-        return jnp.stack([jnp.cos(world.angle), jnp.sin(world.angle), world.speed])
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,12 @@ The engine is that of the host. Seeds side by side are a ``vmap`` over keys.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+from gymnasium import spaces
 
 from ottrpo.engine.acting import act, draw_noise
 from ottrpo.engine.algorithms.base import Algorithm, Report
@@ -19,28 +21,12 @@ from ottrpo.engine.arrays import Randomness
 from ottrpo.engine.estimate import CutOff, Rollout
 from ottrpo.engine.schedules import Schedules, value_at
 from ottrpo.engine.state import Progress, TrainState
+from ottrpo.envs.catalogue import DEFAULT_CAP
+from ottrpo.envs.functional import Environment, State
 
 Array = Any
-
-
-class Step(NamedTuple):
-    """What one environment answers to an action; it goes on after its end until it is reset."""
-
-    world: Any
-    flat: Array
-    reward: Array
-    terminated: Array
-    truncated: Array
-
-
-class Environment(Protocol):
-    """One environment, as functions that can be compiled."""
-
-    def reset(self, key: Array) -> tuple[Any, Array]:
-        """A first state of the world, and the features that are seen of it."""
-
-    def step(self, world: Any, action: Array) -> Step:
-        """What follows."""
+# what may be no number, in the order in which one makes the next so: `Loop.broken` counts from 1
+CULPRITS = ("observation", "reward", "advantage", "gradient or parameter")
 
 
 class Loop(NamedTuple):
@@ -49,16 +35,18 @@ class Loop(NamedTuple):
     Attributes:
         train: what is learnt.
         world: states of the environments.
-        flat: what is seen of them [n, f].
+        obs: what is seen of them [n, ...].
         age: steps of the running episodes [n].
         score: their returns so far [n].
+        broken: 0, or which of `CULPRITS` was no number: then nothing changes any more.
     """
 
     train: TrainState
     world: Any
-    flat: Array
+    obs: Array
     age: Array
     score: Array
+    broken: Array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,21 +73,31 @@ class DeviceTraining:
     window: int = 100
     sde_sample_freq: int = -1
 
-    def init(self, key: Array) -> Loop:
-        """A training at its first step."""
+    @property
+    def updates(self) -> int:
+        """How many it takes; the last rollout is always completed."""
+        return -(-self.total_timesteps // (self.n_steps * self.n_envs))
+
+    def init(self, key: Array, start: TrainState | None = None) -> Loop:
+        """A training at its first step; ``start``: with what was learnt elsewhere."""
         rng = Randomness(key)
         state = self.algorithm.init(rng, rng, self.n_envs)
-        rng.key, key = jax.random.split(rng.key)
-        world, flat = self._reset(key)
+        if start is not None:
+            rewards = start.rewards._replace(return_n=state.rewards.return_n)
+            state = start._replace(rewards=rewards, replay=state.replay)
+        first = self._reset(rng, self.n_envs)
         nothing = jnp.zeros(self.n_envs)
         progress = Progress(0, 0, jnp.zeros(self.window), 0)
+        # in the precision that JAX has: the host's statistics are wider
         state = jax.tree.map(jnp.asarray, state._replace(key=rng.key, progress=progress))
-        return Loop(state, world, flat, nothing, nothing)
+        loop = Loop(state, first.world, first.obs, nothing, nothing, 0)
+        settled: Loop = jax.tree.map(_settled, loop)
+        return settled
 
     def update(self, loop: Loop) -> tuple[Loop, Report]:
-        """A rollout, and what is learnt from it."""
+        """A rollout, and what is learnt from it; nothing, if something is no number."""
         before, rng = loop.train, Randomness(loop.train.key)
-        loop, rollout, lengths, scores = self._collect(loop, rng)
+        after, rollout, lengths, scores = self._collect(loop, rng)
         progress = self._progress(before.progress, rollout.done, lengths)
         known = progress.lengths.sum() / jnp.clip(progress.episodes, 1, self.window)
         lasted = jnp.where(progress.episodes > 0, known, progress.steps / self.n_envs)
@@ -110,54 +108,112 @@ class DeviceTraining:
         ended = rollout.done.sum()
         mean = (scores * rollout.done).sum() / ended  # NaN where no episode ended
         state = state._replace(key=rng.key, progress=progress)
-        return loop._replace(train=state), report | {"rollout/ep_rew_mean": mean}
+        after = after._replace(train=state)
+        suspects = (rollout.flat, rollout.reward, batch.advantage, state.learners)
+        broken = jnp.where(loop.broken > 0, loop.broken, _first_broken(suspects))
+        after = _where(broken > 0, loop, after)._replace(broken=broken)
+        return after, report | {"rollout/ep_rew_mean": mean}
+
+    def evaluate(self, state: TrainState, key: Array, episodes: int, noisy: Array = 0.0) -> Array:
+        """Undiscounted returns [episodes] of whole episodes; nothing of training changes.
+
+        Args:
+            state: what has been learnt.
+            key: of the environments and of the noise.
+            episodes: how many, side by side.
+            noisy: 1.0: actions are drawn; 0.0: the policy's mode.
+        """
+        rng = Randomness(key)
+        first = self._reset(rng, episodes)
+        limit = self.environment.max_episode_steps or DEFAULT_CAP
+        noise = self._noise(state, rng, limit, episodes)
+
+        def unfinished(playing: tuple[Any, ...]) -> Array:
+            t, *_, alive = playing
+            return (t < limit) & alive.any()
+
+        def step(playing: tuple[Any, ...]) -> tuple[Any, ...]:
+            t, world, obs, score, alive = playing
+            after, _ = self._step(state, world, obs, noisy * noise.at(t))
+            score = score + jnp.where(alive, after.reward, 0.0)
+            return t + 1, after.world, after.obs, score, alive & ~after.done
+
+        start = (0, first.world, first.obs, jnp.zeros(episodes), jnp.ones(episodes, bool))
+        return jax.lax.while_loop(unfinished, step, jax.tree.map(_settled, start))[3]
 
     def _collect(self, loop: Loop, rng: Randomness) -> tuple[Loop, Rollout, Array, Array]:
         """Act for a rollout; also the lengths and returns of episodes where they ended."""
-        state, actions = loop.train, self.algorithm.actions
-        policy = state.networks.policy
-        noise = draw_noise(
-            policy,
-            actions,
-            rng,
-            steps=self.n_steps,
-            rows=self.n_envs,
-            sde_sample_freq=self.sde_sample_freq,
-            noise_color=value_at(self.schedules.noise_color, self._left(state.progress)),
-        )
+        state, limit = loop.train, self.environment.max_episode_steps
+        noise = self._noise(state, rng, self.n_steps, self.n_envs)
+        starts = self._reset(rng, self.n_envs) if self.environment.costly_reset else None
 
         def step(loop: Loop, given: tuple[Array, Array]) -> tuple[Loop, Any]:
             t, key = given
-            seen = self.algorithm.estimate.normaliser(state.observations, loop.flat)
-            action, drawn = act(policy, actions, seen, (), noise.at(t))
-            after = jax.vmap(self.environment.step)(loop.world, action)
-            done = after.terminated | after.truncated
+            after, drawn = self._step(state, loop.world, loop.obs, noise.at(t))
             age, score = loop.age + 1, loop.score + after.reward
-            world, flat = self._reset(key)
+            late = age >= limit if limit is not None else jnp.zeros_like(after.done)
+            terminated = after.done & ~after.truncation
+            done = after.done | late
+            first = starts or self._reset(Randomness(key), self.n_envs)
             next_loop = loop._replace(
-                world=_where(done, world, after.world),
-                flat=_where(done, flat, after.flat),
+                world=_where(done, first.world, after.world),
+                obs=_where(done, first.obs, after.obs),
                 age=jnp.where(done, 0.0, age),
                 score=jnp.where(done, 0.0, score),
             )
-            return next_loop, (loop.flat, after._replace(world=None), done, drawn, age, score)
+            kept = (loop.obs, after.obs, after.reward, done, terminated)
+            return next_loop, (*kept, drawn, age, score)
 
         keys = jax.random.split(rng.key, self.n_steps + 1)
         rng.key = keys[0]
         loop, kept = jax.lax.scan(step, loop, (jnp.arange(self.n_steps), keys[1:]))
-        flat, after, done, drawn, age, score = kept
-        flat = jnp.concatenate([flat, loop.flat[None]])
+        obs, seen, reward, done, terminated, drawn, age, score = kept
+        flat = self._flat(jnp.concatenate([obs, loop.obs[None]]), 2)
         where = tuple(jnp.indices(done.shape).reshape(2, -1))
-        ends = CutOff(where, after.flat.reshape(-1, flat.shape[-1]), ())
-        return (
-            loop,
-            Rollout(flat, (), after.reward, done, after.terminated, drawn, ends),
-            age,
-            score,
+        ends = CutOff(where, self._flat(seen, 2).reshape(-1, flat.shape[-1]), ())
+        return loop, Rollout(flat, (), reward, done, terminated, drawn, ends), age, score
+
+    def _step(
+        self, train: TrainState, world: Any, obs: Array, noise: Array
+    ) -> tuple[State, dict[str, Array]]:
+        """Act once in every environment; the states after it, and the record of the actions."""
+        flat = self._flat(obs, 1)
+        seen = self.algorithm.estimate.normaliser(train.observations, flat)
+        action, drawn = act(train.networks.policy, self.algorithm.actions, seen, (), noise)
+
+        def step(world: Any, obs: Array, action: Array) -> State:
+            return self.environment.step(State(world, obs), action)
+
+        after = jax.vmap(step)(world, obs, action)
+        # a loop wants the types that it began with, whatever an environment answers
+        world, obs = jax.tree.map(
+            lambda new, old: new.astype(old.dtype), (after.world, after.obs), (world, obs)
+        )
+        done, cut = (jnp.broadcast_to(x, (len(flat),)) > 0 for x in (after.done, after.truncation))
+        reward = jnp.asarray(after.reward, jnp.float32)
+        return State(world, obs, reward, done | cut, cut), drawn
+
+    def _noise(self, state: TrainState, rng: Randomness, steps: int, rows: int) -> Any:
+        return draw_noise(
+            state.networks.policy,
+            self.algorithm.actions,
+            rng,
+            steps=steps,
+            rows=rows,
+            sde_sample_freq=self.sde_sample_freq,
+            noise_color=value_at(self.schedules.noise_color, self._left(state.progress)),
         )
 
-    def _reset(self, key: Array) -> tuple[Any, Array]:
-        return jax.vmap(self.environment.reset)(jax.random.split(key, self.n_envs))
+    def _flat(self, obs: Array, axes: int) -> Array:
+        """Features of observations with so many axes before their own, as the host encodes them."""
+        space = self.environment.observation_space
+        if isinstance(space, spaces.Discrete):
+            return jax.nn.one_hot(obs - int(space.start), int(space.n))
+        return obs.reshape(*obs.shape[:axes], -1).astype(jnp.float32)
+
+    def _reset(self, rng: Randomness, count: int) -> State:
+        rng.key, key = jax.random.split(rng.key)
+        return jax.vmap(self.environment.reset)(jax.random.split(key, count))
 
     def _left(self, progress: Progress) -> Array:
         return jnp.maximum(1.0 - progress.steps / self.total_timesteps, 0.0)
@@ -177,10 +233,28 @@ class DeviceTraining:
         )
 
 
-def _where(done: Array, first: Any, second: Any) -> Any:
-    """Per environment, the one or the other."""
+def _where(which: Array, first: Any, second: Any) -> Any:
+    """Per environment, or altogether, the one or the other."""
 
     def choose(a: Array, b: Array) -> Array:
-        return jnp.where(done.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+        return jnp.where(which.reshape(*which.shape, *(1,) * (a.ndim - which.ndim)), a, b)
 
     return jax.tree.map(choose, first, second)
+
+
+def _settled(leaf: Any) -> Array:
+    """As an array whose type is its own, not that of whatever it meets."""
+    array = jnp.asarray(leaf)
+    chance = jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+    return array if chance else array.astype(array.dtype)
+
+
+def _first_broken(suspects: tuple[Any, ...]) -> Array:
+    """The number, from 1, of the first that holds NaN or infinity; 0 if none does."""
+
+    def fine(suspect: Any) -> Array:
+        arrays = jax.tree.leaves(eqx.filter(suspect, eqx.is_array))
+        return jnp.stack([jnp.isfinite(array).all() for array in arrays]).all()
+
+    bad = ~jnp.stack([fine(suspect) for suspect in suspects])
+    return jnp.where(bad.any(), bad.argmax() + 1, 0).astype(jnp.int32)

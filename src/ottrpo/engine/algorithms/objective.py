@@ -47,16 +47,10 @@ def guided_loss(
     outputs: Outputs, penalty_n: Array, rows: Batch, weight: Array, objective: Objective
 ) -> tuple[Array, Terms]:
     """PPO's actor-critic loss plus κ W, weighted means over the rows of a minibatch."""
-    advantage = rows["advantage"]
-    if objective.normalize_advantage:
-        centred = advantage - weight @ advantage
-        advantage = centred / (jnp.sqrt(weight @ centred**2) + 1e-8)
+    clip, normalize = objective.clip_range, objective.normalize_advantage
     log_probability = gaussian_log_probability(rows["action"], outputs.mean, outputs.std)
-    log_ratio = jnp.minimum(log_probability - rows["log_probability"], EXPONENT_LIMIT)
+    policy_loss, log_ratio = clipped_loss(log_probability, rows, weight, clip, normalize=normalize)
     ratio = jnp.exp(log_ratio)
-    clip = objective.clip_range
-    clipped = jnp.clip(ratio, 1.0 - clip, 1.0 + clip)
-    policy_loss = weight @ jnp.maximum(-advantage * ratio, -advantage * clipped)
     error = (outputs.value - rows["return"]) ** 2
     if objective.clip_range_vf is not None:
         change = outputs.value - rows["value"]
@@ -81,6 +75,31 @@ def guided_loss(
         "clip_fraction": weight @ (jnp.abs(ratio - 1.0) > clip),
     }
     return total, terms
+
+
+def clipped_loss(
+    log_probability: Array, rows: Batch, weight: Array, clip: float, *, normalize: bool
+) -> tuple[Array, Array]:
+    """PPO's: the ratio of probabilities times the advantage, no further than ``clip`` from 1.
+
+    Args:
+        log_probability: [n] of the actions that were taken, now.
+        rows: with their ``advantage`` and the ``log_probability`` that they were taken with.
+        weight: of the rows.
+        clip: of the ratio.
+        normalize: standardise the advantages of the minibatch.
+
+    Returns:
+        the loss, and the logarithm of the ratio [n].
+    """
+    advantage = rows["advantage"]
+    if normalize:
+        centred = advantage - weight @ advantage
+        advantage = centred / (jnp.sqrt(weight @ centred**2) + 1e-8)
+    log_ratio = jnp.minimum(log_probability - rows["log_probability"], EXPONENT_LIMIT)
+    ratio = jnp.exp(log_ratio)
+    clipped = jnp.clip(ratio, 1.0 - clip, 1.0 + clip)
+    return weight @ jnp.maximum(-advantage * ratio, -advantage * clipped), log_ratio
 
 
 def gaussian_log_probability(action: Array, mean: Array, std: Array) -> Array:
