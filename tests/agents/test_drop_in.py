@@ -45,8 +45,8 @@ def test_a_loaded_agent_takes_environments_of_any_number(kind, count, tmp_path):
     assert kind.load(tmp_path / "a").n_envs == count
 
 
-def test_the_number_of_environments_changes_with_a_replayed_critic():
-    agent = small(advantage="replay")
+def test_the_number_of_environments_changes_with_critics():
+    agent = small(advantage="mixed")
     agent.set_env(many(2))
     assert agent.learn(64).num_timesteps == 64
 

@@ -6,6 +6,9 @@ import pytest
 from gymnasium import spaces
 
 from ottrpo import OTTRPO
+from ottrpo.core import PNorm
+from ottrpo.engine.replay import block
+from ottrpo.engine.state import Signal
 
 SMALL = {"n_steps": 256, "batch_size": 64, "n_epochs": 4, "seed": 0}
 GAINS = {"ot/gain_fitted", "ot/gain_held_out", "ot/gain_held_out_per_cost"}
@@ -34,6 +37,19 @@ class Noise(Aim):
         return self.reset()[0], float(self.np_random.normal()), True, False, {}
 
 
+class Drift(Noise):
+    """Nor in long episodes, whose rewards hang together."""
+
+    def reset(self, *, seed=None, options=None):
+        self.level, self.left = 0.0, 100
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.level = 0.9 * self.level + float(self.np_random.normal())
+        self.left -= 1
+        return self.goal, self.level, self.left == 0, False, {}
+
+
 def history(agent, steps):
     """What every update logged."""
     updates, record = [], agent._train_and_record
@@ -48,13 +64,14 @@ def std_of(agent):
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
 def test_gains_are_logged_where_rows_are_held_out(env):
-    assert not GAINS & set(OTTRPO("MlpPolicy", env, **SMALL).learn(256).last_update)
+    without = OTTRPO("MlpPolicy", env, advantage="gae", **SMALL).learn(256)
+    assert not GAINS & set(without.last_update)
     assert set(OTTRPO("MlpPolicy", env, hold_out=0.2, **SMALL).learn(256).last_update) >= GAINS
 
 
 def test_a_real_gain_is_one_on_rows_that_were_not_fitted():
     real, noise = (
-        history(OTTRPO("MlpPolicy", env, hold_out=0.3, **SMALL), 16 * 256)
+        history(OTTRPO("MlpPolicy", env, advantage="gae", hold_out=0.3, **SMALL), 16 * 256)
         for env in (Aim(), Noise())
     )
     fitted, out = (np.array([u[key] for u in real]) for key in sorted(GAINS)[:2])
@@ -65,26 +82,43 @@ def test_a_real_gain_is_one_on_rows_that_were_not_fitted():
     assert abs(out.mean()) < 4 * out.std() / len(out) ** 0.5
 
 
-@pytest.mark.parametrize("settings", [{}, {"advantage": "replay"}])
-def test_what_is_held_out_has_no_say_in_the_fit(settings):
-    agent = OTTRPO("MlpPolicy", "Pendulum-v1", hold_out=0.2, **SMALL, **settings)
+def test_rows_that_are_held_out_follow_each_other():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        held = np.flatnonzero(block(200, 0.1, rng))
+        assert len(held) == 20
+        assert (np.diff(held) == 1).all()
+
+
+def test_what_coloured_noise_repeats_is_no_gain():
+    """Rewards that depend on nothing, actions that repeat themselves: single rows would gain."""
+    settings = SMALL | {"advantage": "gae", "hold_out": 0.2, "noise_color": 2.0}
+    agent = OTTRPO("MlpPolicy", Drift(), gamma=0.99, gae_lambda=0.98, **settings)
+    gains = np.array([update["ot/gain_held_out"] for update in history(agent, 24 * 256)])
+    assert abs(gains.mean()) < 4 * gains.std() / len(gains) ** 0.5
+
+
+@pytest.mark.parametrize("advantage", ["gae", "mixed"])
+def test_what_is_held_out_has_no_say_in_the_fit(advantage):
+    agent = OTTRPO("MlpPolicy", "Pendulum-v1", hold_out=0.2, advantage=advantage, **SMALL)
     agent._setup_learn(256, None)
     rollout, before, algorithm = agent.collect_rollout(None), agent.train_state, agent.algorithm
     now = agent.schedules.now(1.0, 100.0)
     state, batch = algorithm.estimate(before, rollout, now)
     draws = algorithm.draw(len(batch.flat), agent.rng)
     policies = []
-    for spoil in (0.0, 100.0):
+    if advantage == "mixed":  # until both estimates are known each has half, whatever they gain
+        assert before.signal.updates == 0
+    flat = batch.drawn["action"].copy()
+    for spoil in (0.0, 1.0):
+        drawn = batch.drawn | {"target": flat}
         target = batch.target + spoil * draws.held
-        changed = batch._replace(target=target)
-        if state.replay is not None:
-            # rewards at held-out rows reach others through their traces, so cut those
-            replay = state.replay
-            done = np.ones_like(replay.done)
-            reward = replay.reward.copy()
-            reward[-256:, 0] += spoil * draws.held
-            replay = replay._replace(reward=reward, done=done, terminated=done)
-            state = state._replace(replay=replay)
+        changed = batch._replace(target=target if advantage == "gae" else batch.target, drawn=drawn)
+        rows = np.arange(len(flat))
+        weight = draws.score[1] if advantage == "mixed" else draws.move[1]
+        index = draws.score[0] if advantage == "mixed" else draws.move[0]
+        assert not weight[draws.held[index]].any()
+        assert set(index[weight > 0]) == set(rows[~draws.held])
         after, _ = algorithm.improve(before, state, changed, draws, now)
         policies.append(np.asarray(after.networks.policy.head.weight))
     np.testing.assert_array_equal(*policies)
@@ -106,9 +140,9 @@ def test_sigma_moves_where_its_slope_is_known_and_stays_where_it_is_noise():
         assert low < std_of(agent) / first < high
 
 
-def test_a_replayed_critic_learns_and_stays_in_the_region():
+def test_samples_and_critics_learn_and_stay_in_the_region():
     settings = SMALL | {"n_steps": 128, "learning_rate": 1e-3, "buffer_size": 2048}
-    agent = OTTRPO("MlpPolicy", Aim(), advantage="replay", hold_out=0.1, **settings)
+    agent = OTTRPO("MlpPolicy", Aim(), advantage="mixed", radius="5%", **settings)
     before = agent.evaluate(200, env=Aim(), deterministic=True, seed=1).mean()
     updates = history(agent, 60 * 128)
     assert max(update["ot/spent"] / update["ot/radius"] for update in updates) <= 1.0
@@ -121,10 +155,47 @@ def test_settings_that_would_be_ignored_are_refused():
     for settings in (
         {"std_step": 0.01, "learn_std": True},
         {"std_step": 0.01, "model": "sample"},
-        {"advantage": "replay", "use_sde": True},
-        {"advantage": "replay", "log_std_final": -1.0},
+        {"advantage": "mixed", "use_sde": True},
+        {"advantage": "mixed", "log_std_final": -1.0},
+        {"advantage": "mixed", "hold_out": 0.0},
     ):
-        with pytest.raises(ValueError, match=r"std_step|replay"):
+        with pytest.raises(ValueError, match=r"std_step|mixed"):
             OTTRPO("MlpPolicy", "Pendulum-v1", **settings)
     with pytest.raises(ValueError, match="Box"):
-        OTTRPO("MlpPolicy", "CartPole-v1", advantage="replay")
+        OTTRPO("MlpPolicy", "CartPole-v1", advantage="mixed")
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ({}, "mixed"),
+        ({"radius": "3%", "gamma": 0.99}, "mixed"),
+        ({"learn_std": True}, "gae"),
+        ({"use_sde": True}, "gae"),
+        ({"model": "sample"}, "gae"),
+        ({"model": "sample", "cost": PNorm(1)}, "gae"),
+        ({"trust_region": "paper"}, "gae"),
+        ({"advantage": "gae"}, "gae"),
+    ],
+)
+def test_samples_and_critics_are_mixed_where_they_can_be(settings, found):
+    assert OTTRPO("MlpPolicy", "Pendulum-v1", **settings).estimator == found
+
+
+def test_finite_actions_have_samples_only():
+    assert OTTRPO("MlpPolicy", "CartPole-v1").estimator == "gae"
+
+
+def test_the_share_of_the_critics_is_what_their_steps_gain():
+    agent = OTTRPO("MlpPolicy", "Pendulum-v1", **SMALL)
+    for slope, score, share in ((0.3, 0.1, 0.9), (0.1, 0.1, 0.5), (-1.0, 0.5, 0.02)):
+        signal = Signal(slope_gain=slope, score_gain=score, updates=np.float64(50))
+        state = agent.train_state._replace(signal=signal)
+        assert agent.algorithm._share(state) == pytest.approx(share)
+
+
+def test_the_critics_find_a_slope_that_is_there():
+    """After some updates what the critics say is worth more than what single samples do."""
+    agent = OTTRPO("MlpPolicy", Aim(), **SMALL | {"n_steps": 512})
+    agent.learn(30 * 512)
+    assert agent.last_update["ot/slope_gain"] > max(0.1, agent.last_update["ot/score_gain"])

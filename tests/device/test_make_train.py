@@ -168,7 +168,7 @@ def test_an_update_that_is_no_number_is_taken_back_and_the_others_go_on():
     [
         ({"radius": -1.0}, "positive"),
         ({"n_epochs": jnp.array(2)}, "n_epochs"),
-        ({"advantage": "replay"}, "keeps rollouts of the host"),
+        ({"advantage": "mixed"}, "keeps rollouts of the host"),
         ({"clip_range": 0.1}, "clip_range"),
     ],
 )

@@ -25,12 +25,12 @@ PENDULUM, REACH = lambda: gym.make("Pendulum-v1", max_episode_steps=30), "ottrpo
 MATCH = "ottrpo/Match-v0"
 TABLE = TableCost([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]])
 CASES = {
-    "linear": (OTTRPO, PENDULUM, {}),
-    "too far": (OTTRPO, PENDULUM, {"learning_rate": 3e-2, "radius": 1e-3}),
+    "linear": (OTTRPO, PENDULUM, {"advantage": "gae"}),
+    "too far": (OTTRPO, PENDULUM, {"advantage": "gae", "learning_rate": 3e-2, "radius": 1e-3}),
     "learnt sigma": (OTTRPO, lambda: REACH, {"learn_std": True, "use_sde": True}),
     "annealed sigma": (OTTRPO, lambda: REACH, {"log_std_final": -2.0, "radius": "600%"}),
     "paced": (OTTRPO, PENDULUM, {"adapt_pace": True, "std_step": 0.02, "hold_out": 0.2}),
-    "replay": (OTTRPO, PENDULUM, {"advantage": "replay", "buffer_size": 200, "hold_out": 0.1}),
+    "mixed": (OTTRPO, PENDULUM, {"advantage": "mixed", "buffer_size": 200}),
     "sample": (OTTRPO, lambda: REACH, {"model": "sample", "cost": PNorm(1), "update": "ascent"}),
     "antithetic": (OTTRPO, lambda: REACH, {"model": "antithetic"}),
     "candidates": (OTTRPO, PENDULUM, {"advantage": "network", "n_sources": 2}),

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ottrpo.engine.critic import Critic, slopes
+from ottrpo.engine.critic import Twins, slopes
 from ottrpo.engine.estimate import Rollout
 from ottrpo.engine.networks import Architecture, Policy
-from ottrpo.engine.replay import empty_replay, held_out, retrace
+from ottrpo.engine.replay import empty_replay, held_out, look_ahead
 
 WINDOW, ENVS, FEATURES, SIZE = 12, 2, 3, 2
 
@@ -56,31 +56,31 @@ def test_a_rollout_longer_than_the_window_fills_it():
 
 def test_rows_are_picked_from_what_is_there():
     window = empty_replay(WINDOW, ENVS, FEATURES, SIZE).followed_by(rollout(5))
-    picked = window.rows(np.linspace(0, 1, 1000, endpoint=False))
-    assert sorted(set(picked)) == list(range((WINDOW - 5) * ENVS, WINDOW * ENVS))
+    steps, envs = window.picked(np.linspace(0, 1, 1000, endpoint=False))
+    assert set(zip(steps, envs, strict=True)) == {
+        (t, n) for t in range(WINDOW - 5, WINDOW) for n in range(ENVS)
+    }
 
 
-def test_traced_returns_are_the_sums_that_define_them():
-    window, rng = filled(), np.random.default_rng(9)
-    value, ahead, log_prob = rng.normal(size=(3, WINDOW, ENVS))
-    log_prob += window.log_prob
-    discount, decay = 0.9, 0.8
-    target, share = retrace(window, window.reward, value, ahead, log_prob, discount, decay)
-    ratio = np.minimum(1.0, np.exp(log_prob - window.log_prob))
+@pytest.mark.parametrize("steps", [1, 3, 20])
+def test_returns_ahead_are_the_sums_that_define_them(steps):
+    window, discount = filled(), 0.9
+    ahead = look_ahead(window, window.reward, discount, steps)
     for n in range(ENVS):
         for t in range(WINDOW):
-            total, weight = 0.0, 1.0
-            for k in range(t, WINDOW):
-                if k > t:
-                    weight *= discount * decay * ratio[k, n]
+            total, weight, where = 0.0, 1.0, t
+            for k in range(t, min(t + steps, WINDOW)):
                 if window.done[k, n] and not window.terminated[k, n]:
                     break  # what followed was not kept
-                goes_on = 0.0 if window.terminated[k, n] else discount * ahead[k, n]
-                total += weight * (window.reward[k, n] + goes_on - value[k, n])
-                if window.done[k, n]:
+                total, weight, where = total + weight * window.reward[k, n], weight * discount, k + 1
+                if window.terminated[k, n]:
+                    weight = 0.0
                     break
-            assert target[t, n] == pytest.approx(value[t, n] + total, rel=1e-6)
-    assert share == pytest.approx(ratio.mean())
+            assert ahead.known[t, n] == (where > t)
+            if where > t:
+                assert ahead.reward[t, n] == pytest.approx(total)
+                assert ahead.discount[t, n] == pytest.approx(weight)
+                assert ahead.where[t, n] == where
 
 
 def test_the_compiled_window_is_that_of_the_host():
@@ -102,17 +102,18 @@ def test_rows_that_are_held_out_weigh_nothing():
     np.testing.assert_allclose(weight, [[0.0, 0.5, 0.5], [0.0, 0.0, 0.0]])
 
 
-def test_slopes_are_those_of_the_expected_value():
+def test_slopes_are_those_of_the_expected_value_inside_the_box():
     rng = np.random.default_rng(3)
-    architecture = Architecture(inputs=FEATURES, outputs=SIZE, log_std_init=-1.5)
-    policy, critic = Policy(architecture, rng), Critic(FEATURES + SIZE, (16, 16), rng)
+    architecture = Architecture(inputs=FEATURES, outputs=SIZE, log_std_init=-0.5)
+    policy, twins = Policy(architecture, rng), Twins(FEATURES + SIZE, (16, 16), rng)
     flat = rng.normal(size=(7, FEATURES)).astype(np.float32)
-    noise = rng.normal(size=(7, SIZE)).astype(np.float32)
-    mean, std, slope, std_slope = slopes(critic, policy, flat, noise)
+    noise = 2.0 * rng.normal(size=(7, SIZE)).astype(np.float32)
+    mean, slope = slopes(twins, policy, flat, noise)
+    std = policy.gaussian(flat)[1]
 
-    def expected(mean, std):
-        return 0.5 * sum(critic(flat, mean + sign * std * noise).sum() for sign in (1.0, -1.0))
+    def expected(mean):
+        drawn = [jnp.clip(mean + sign * std * noise, -1.0, 1.0) for sign in (1.0, -1.0)]
+        return 0.5 * sum(twins(flat, action).mean(0).sum() for action in drawn)
 
-    wanted, std_wanted = jax.grad(expected, argnums=(0, 1))(mean, std)
-    np.testing.assert_allclose(slope, wanted, atol=1e-5)
-    np.testing.assert_allclose(std_slope, std_wanted, atol=1e-5)
+    np.testing.assert_allclose(slope, jax.grad(expected)(mean), atol=1e-5)
+    assert (np.abs(mean + std * noise) > 1).any()  # some draws were outside

@@ -87,10 +87,10 @@ CASES = {
         gym_env("Hopper-v5"),
         {"learning_rate": {"start": 1e-3, "end": 0.0}, "advantage": "network"},
     ),
-    "replay": (
+    "mixed": (
         OTTRPO,
         gym_env("Pendulum-v1", max_episode_steps=50),
-        {"advantage": "replay", "buffer_size": 300, "adapt_pace": True, "hold_out": 0.1},
+        {"advantage": "mixed", "buffer_size": 300},
     ),
     "paced": (OTTRPO, gym_env("Hopper-v5"), {"adapt_pace": True, "std_step": 0.01}),
     "labels": (OTTRPO, gym_env("CartPole-v1"), {}),

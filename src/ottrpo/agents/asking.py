@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ottrpo.engine.acting import Eyes, forward_for
-from ottrpo.engine.replay import log_density
 from ottrpo.engine.spaces import BoxActions, Encoded, FiniteActions
 from ottrpo.engine.state import TrainState
 
@@ -40,7 +39,8 @@ class Gaussian:
         """Logarithm of the density at an action of each row."""
         action = np.asarray(actions).reshape(self._mean.shape)
         constant = 0.5 * math.log(2 * math.pi) * self._mean.shape[1]
-        return log_density(action, self._mean, self._std) - constant
+        gap = (action - self._mean) / self._std
+        return -(0.5 * gap**2 + np.log(self._std)).sum(-1) - constant
 
     def entropy(self) -> Array:
         """Differential entropy of each row."""

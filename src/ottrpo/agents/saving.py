@@ -11,7 +11,7 @@ from ottrpo.core.checks import require_one_of
 from ottrpo.engine import runtime
 from ottrpo.engine.schedules import Schedules
 from ottrpo.engine.spaces import Encoded, ObservationLayout
-from ottrpo.engine.state import Learner, Moments, Observations, Rewards, TrainState
+from ottrpo.engine.state import Learner, Moments, Observations, Rewards, Signal, TrainState
 from ottrpo.persistence import bundle
 from ottrpo.persistence.checkpoints import Saved
 
@@ -204,12 +204,12 @@ def state_arrays(state: TrainState) -> Arrays:
     }
 
 
-def state_counts(state: TrainState) -> dict[str, float]:
+def state_counts(state: TrainState) -> dict[str, Any]:
     """How much the normalisers have seen."""
     return {
         "observation_count": float(state.observations.moments.count),
         "reward_count": float(state.rewards.moments.count),
-        "pace": float(state.pace),
+        "signal": {name: float(x) for name, x in state.signal._asdict().items()},
     }
 
 
@@ -237,8 +237,16 @@ def restored(state: TrainState, arrays: Mapping[str, Any], data: Mapping[str, An
         observations=Observations(seen, *acting_scale(arrays, shape)),
         rewards=Rewards(rewards, returns),
         replay=_window(state.replay, arrays),
-        pace=np.float64(data.get("pace", 1.0)),
+        signal=_signal(data.get("signal", {})),
     )
+
+
+def _signal(data: Mapping[str, Any]) -> Signal:
+    """What steps gained; of a file from before that was kept, nothing yet."""
+    values = {name: np.float64(data[name]) for name in Signal._fields if name in data}
+    if not np.isfinite(list(values.values())).all():
+        raise ValueError("what the saved agent's steps gained is no number")
+    return Signal(**values)
 
 
 def _window(replay: Any, arrays: Mapping[str, Any]) -> Any:

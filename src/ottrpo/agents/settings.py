@@ -211,7 +211,8 @@ class OTTRPOSettings(DeepSettings):
         radius: ε, the transport budget of an update: a number, a schedule (a function of the
             progress that remains, or ``{"start": x, "end": y}``), or ``"30%"``: that
             share of the rollout's mean cost of a sampled action, whatever its unit. By default
-            30 % for actions in a box and 10 % for finite ones.
+            30 % for actions in a box and 10 % for finite ones; with ``mixed`` or ``adapt_pace``,
+            which really spend it, less.
         cost: of moving an action; squared Euclidean by default for boxes, binary for labels.
         model: how the advantage is thought to behave around the policy. ``linear`` (default with
             GAE): to first order, with all actions as candidates. ``sample``: the paper's
@@ -220,17 +221,19 @@ class OTTRPOSettings(DeepSettings):
         update: ``regression`` on the transport targets (default for boxes), or the paper's
             regularised ``ascent`` (default for finite actions, where targets of one sample per
             state would pull every policy towards the uniform one; not with ``linear`` in a box).
-        advantage: ``gae``; ``network``: a learned A(s, a), fitted to the GAE estimates; ``replay``:
-            Q(s, a), fitted to returns that are traced through the last rollouts (actions in a box,
-            observations without images).
-        buffer_size: steps of all environments that ``replay`` keeps.
-        critic_ratio: gradient steps of its critic per step of the environments.
+        advantage: what is known of it. ``gae``: estimates of the actions taken; ``network``: a
+            learned A(s, a), fitted to them; ``mixed``: they, and critics Q(s, a) that learn from the
+            last rollouts, each with the share of the radius that its steps gain by. By default
+            ``mixed`` where it can be used (actions in a box, no images, ``linear``, a quadratic cost,
+            σ that does not depend on the state), else ``gae``.
+        buffer_size: steps of all environments that ``mixed`` learns its critics from.
+        critic_ratio: gradient steps of the critics per step of the environments.
         adapt_pace: let the policy's learning rate follow the radius, so that updates spend most of
             it whatever the task.
         std_step: share of itself by which σ may change in an update, in a budget of its own; 0: it
-            stays, unless ``learn_std`` moves it.
+            stays, unless ``learn_std`` moves it. By default 0.01 with ``mixed``, else 0.
         hold_out: share of each rollout that the policy's fit does not see; what it gains there is
-            logged as ``ot/gain_held_out``.
+            logged as ``ot/gain_held_out``. By default 0.1 with ``mixed``, which steers by it, else 0.
         n_candidates: sampled target actions per state for ``candidates``.
         n_sources: sampled source actions per state for ``candidates``; 0: the Gaussian's mean.
         trust_region: ``exact``: step back until the realised discrepancy between old and new
@@ -263,12 +266,12 @@ class OTTRPOSettings(DeepSettings):
     cost: Any = None
     model: str | None = None
     update: Literal["regression", "ascent"] | None = None
-    advantage: Literal["gae", "network", "replay"] = "gae"
-    buffer_size: int = 65_536
+    advantage: Literal["gae", "network", "mixed"] | None = None
+    buffer_size: int = 131_072
     critic_ratio: float = 0.25
     adapt_pace: bool = False
-    std_step: float = 0.0
-    hold_out: float = 0.0
+    std_step: float | None = None
+    hold_out: float | None = None
     n_candidates: int = N_CANDIDATES
     n_sources: int = 0
     trust_region: Literal["exact", "paper"] = "exact"
@@ -277,15 +280,15 @@ class OTTRPOSettings(DeepSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = models.names(self.advantage)
+        known = models.names(self.advantage or "gae")
         object.__setattr__(self, "model", one_of("model", self.model or known[0], known))
         if self.learn_std and self.log_std_final is not None:
             raise ValueError("learn_std and log_std_final exclude each other: learn or anneal σ")
         moved = [name for name in ("learn_std", "log_std_final", "use_sde") if getattr(self, name)]
-        if moved and (self.std_step or self.advantage == "replay"):
-            raise ValueError(
-                f"std_step and advantage 'replay' move σ themselves, without {moved[0]}"
-            )
+        if moved and (self.std_step or self.advantage == "mixed"):
+            raise ValueError(f"std_step and advantage 'mixed' move σ themselves, without {moved[0]}")
+        if self.advantage == "mixed" and self.hold_out == 0:
+            raise ValueError("advantage 'mixed' is steered by what is held out: hold_out above 0")
         if self.std_step and self.model != "linear":
             raise ValueError(f"std_step needs model 'linear', got {self.model!r}")
 

@@ -150,8 +150,8 @@ def agent_for(
 ) -> DeepAgent:
     """An untrained agent for the spaces of an environment, without any."""
     require(
-        settings.get("advantage") != "replay",
-        "advantage 'replay' keeps rollouts of the host; on the device use 'gae' or 'network'",
+        settings.get("advantage") != "mixed",
+        "advantage 'mixed' keeps rollouts of the host; on the device use 'gae' or 'network'",
     )
     made: Any = kind
     agent: DeepAgent = made("MlpPolicy", None, _init_setup_model=False, **settings)

@@ -1,21 +1,31 @@
-"""Q(s, a): a network that tells how an action of the box is worth, and which way is better."""
+"""Q(s, a): two networks that tell what an action of the box is worth, and which way is better.
 
+They learn from the window of past rollouts by returns of a few steps, continued by what they said a
+while ago of the policy's own actions; of the two the lower counts, since whatever overestimates is
+sought out. Layers are normalised, so that values stay bounded far from what was seen.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .arrays import Generator
 from .networks import Linear, Policy
-from .update import Batch
+from .state import Learner
+from .update import Batch, optimiser, over_minibatches
 
 Array = Any
 NORM_FLOOR = 1e-5
+RATE = 3e-4
+FOLLOWING = 0.01  # of the way to the critics that their followers go with every step
 
 
 class Critic(eqx.Module):
-    """Layers that are normalised before each activation, so that values stay bounded far out."""
+    """One network."""
 
     layers: tuple[Linear, ...]
     head: Linear
@@ -37,45 +47,70 @@ class Critic(eqx.Module):
         return self.head(x)[..., 0]
 
 
-def squared_error(
-    critic: Critic, rows: Batch, weight: Array, constants: dict[str, Array]
-) -> tuple[Array, dict[str, Array]]:
-    """What the critic's gradient steps descend."""
-    loss = weight @ (critic(rows["flat"], rows["action"]) - rows["target"]) ** 2
-    return loss, {"critic_loss": loss}
+class Twins(eqx.Module):
+    """Two critics that differ in where they began."""
+
+    critics: tuple[Critic, Critic]
+
+    def __init__(self, inputs: int, hidden: tuple[int, ...], rng: Generator) -> None:
+        self.critics = (Critic(inputs, hidden, rng), Critic(inputs, hidden, rng))
+
+    def __call__(self, flat: Array, action: Array) -> Array:
+        """Values [2, r]."""
+        return jnp.stack([critic(flat, action) for critic in self.critics])
 
 
 @eqx.filter_jit
-def look_back(
-    critic: Critic, policy: Policy, flat: Array, action: Array, noise: Array
-) -> tuple[Array, Array, Array]:
-    """What retracing needs of a window of states [W + 1, n, f].
+def slopes(twins: Twins, policy: Policy, flat: Array, noise: Array) -> tuple[Array, Array]:
+    """Means of the policy, and how E Q(s, m + σz) grows with them [r, d].
 
-    Returns:
-        Q of what was done, Q of what the policy would do next, and the log-density of what was
-        done under the policy, [W, n] each.
-    """
-    mean, std = policy.gaussian(flat, ())
-    drawn = mean[1:] + std[1:] * noise
-    gap = (action - mean[:-1]) / std[:-1]
-    log_prob = -(0.5 * gap**2 + jnp.log(std[:-1])).sum(-1)
-    return critic(flat[:-1], action), critic(flat[1:], drawn), log_prob
-
-
-@eqx.filter_jit
-def slopes(
-    critic: Critic, policy: Policy, flat: Array, noise: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Mean and σ of the policy, and how E Q(s, m + σz) grows with them [r, d].
-
-    The expectation is over each row's draw and its mirror image. At the border of the box slopes
-    are those just inside it.
+    The expectation is over each row's draw and its mirror image. What is beyond the box acts like
+    its border, so a draw from there has no slope.
     """
     mean, std = policy.gaussian(flat, ())
 
     def along(z: Array) -> Array:
-        drawn = jnp.clip(mean + std * z, -1.0, 1.0)
-        return jax.grad(lambda action: critic(flat, action).sum())(drawn)
+        value, pull = jax.vjp(lambda mean: twins(flat, mean + std * z), mean)
+        return pull(jnp.full_like(value, 1.0 / len(value)))[0]
 
-    there, mirrored = along(noise), along(-noise)
-    return mean, std, 0.5 * (there + mirrored), 0.5 * (there - mirrored) * noise
+    return mean, 0.5 * (along(noise) + along(-noise))
+
+
+def make_fit() -> Callable[..., tuple[tuple[Learner, Twins], Batch]]:
+    """The compiled gradient steps of the critics and of those that follow them.
+
+    It takes both, rows and their minibatches as `over_minibatches` has them, the weights of the
+    rows of each minibatch, and the policy whose actions the returns are continued by.
+    """
+    transform = optimiser(np.inf)
+
+    def step(
+        carried: tuple[Learner, Twins], rows: Batch, weight: Array, policy: Policy
+    ) -> tuple[tuple[Learner, Twins], Batch]:
+        learner, followers = carried
+        mean, std = policy.gaussian(rows["next"], ())
+        ahead = followers(rows["next"], mean + std * rows["noise"]).min(0)
+        target = rows["reward"] + rows["discount"] * ahead
+        trained, static = eqx.partition(learner.networks, eqx.is_array)
+
+        def objective(trained: Any) -> Array:
+            value = eqx.combine(trained, static)(rows["flat"], rows["action"])
+            return (weight * (value - target) ** 2).sum()
+
+        loss, gradient = jax.value_and_grad(objective)(trained)
+        change, moments = transform.update(gradient, learner.moments, trained)
+        trained = jax.tree.map(lambda x, d: x - RATE * d, trained, change)
+        twins = eqx.combine(trained, static)
+        followers = jax.tree.map(
+            lambda a, b: a + FOLLOWING * (b - a) if eqx.is_array(a) else a, followers, twins
+        )
+        return (Learner(twins, moments), followers), {"critic_loss": loss}
+
+    loop = over_minibatches(step)
+
+    def fit(
+        carried: tuple[Learner, Twins], rows: Batch, index: Array, weight: Array, policy: Policy
+    ) -> tuple[tuple[Learner, Twins], Batch]:
+        return loop(carried, rows, index, (weight,), policy)
+
+    return fit

@@ -89,6 +89,24 @@ class Progress(NamedTuple):
     episodes: Array
 
 
+class Signal(NamedTuple):
+    """What was learnt of how much a step gains, where steps follow that.
+
+    Attributes:
+        pace: factor of the learning rate of what follows samples.
+        slope_pace: and of what follows critics.
+        score_gain: what a step along samples gains per length, on rows that it has not seen.
+        slope_gain: and a step along critics.
+        updates: how many were averaged.
+    """
+
+    pace: Array = np.float64(1.0)
+    slope_pace: Array = np.float64(1.0)
+    score_gain: Array = np.float64(0.0)
+    slope_gain: Array = np.float64(0.0)
+    updates: Array = np.float64(0.0)
+
+
 class TrainState(NamedTuple):
     """What deep training carries from one update to the next, as one tree of arrays.
 
@@ -99,7 +117,7 @@ class TrainState(NamedTuple):
         key: what is left to draw from; ``None`` on the host, whose generator draws.
         progress: a `Progress`; ``None`` on the host, where the agent counts as SB3 wants it.
         replay: a window of past rollouts, of algorithms that learn from more than the last.
-        pace: factor of the policy's learning rate, where that follows the radius.
+        signal: what steps gain, of algorithms that follow it.
     """
 
     learners: dict[str, Learner]
@@ -108,7 +126,7 @@ class TrainState(NamedTuple):
     key: Any = None
     progress: Any = None
     replay: Any = None
-    pace: Any = np.float64(1.0)
+    signal: Signal = Signal()
 
     @property
     def networks(self) -> Any:

@@ -42,7 +42,7 @@ def optimiser(max_grad_norm: float) -> optax.GradientTransformation:
 
 def start(networks: Any, max_grad_norm: float) -> Learner:
     """A learner at its first step."""
-    return Learner(networks, optimiser(max_grad_norm).init(eqx.filter(networks, eqx.is_array)))
+    return Learner(networks, no_moments_of(networks, max_grad_norm))
 
 
 @eqx.filter_jit
@@ -178,6 +178,32 @@ def make_descend(loss: Loss, max_grad_norm: float) -> Callable[..., tuple[Learne
         return loop(learner, batch, index, (weight,), learning_rate, constants)
 
     return descend
+
+
+def no_moments_of(module: Any, max_grad_norm: float) -> Any:
+    """The moments of an optimiser that has not seen a gradient of the module."""
+    return optimiser(max_grad_norm).init(eqx.filter(module, eqx.is_array))
+
+
+def make_fit_one(
+    loss: Callable[..., Array], max_grad_norm: float
+) -> Callable[..., tuple[Learner, Batch]]:
+    """`make_descend` of a loss without terms or constants."""
+
+    def with_terms(
+        networks: Any, rows: Batch, weight: Array, constants: dict[str, Array]
+    ) -> tuple[Array, dict[str, Array]]:
+        total = loss(networks, rows, weight, constants)
+        return total, {"loss": total}
+
+    descend = make_descend(with_terms, max_grad_norm)
+
+    def fit(
+        learner: Learner, batch: Batch, index: Array, weight: Array, rate: Array
+    ) -> tuple[Learner, Batch]:
+        return descend(learner, batch, index, weight, rate, {})
+
+    return fit
 
 
 def return_to_region(

@@ -14,7 +14,7 @@ from ottrpo.engine.estimate import Experience, explained_variance
 from ottrpo.engine.models import Model, Plan
 from ottrpo.engine.models.base import Given, PolicyLoss
 from ottrpo.engine.networks import Networks
-from ottrpo.engine.replay import held_out
+from ottrpo.engine.replay import block, held_out
 from ottrpo.engine.schedules import SMALLEST_RADIUS, Now
 from ottrpo.engine.state import Learner, TrainState
 from ottrpo.engine.update import (
@@ -39,6 +39,7 @@ STRETCH = 30.0
 LONGEST = 3.0  # by which a step that spent little is lengthened at most
 QUICKEST = 1.2  # by which the pace may change in an update
 PACES = (1e-3, 30.0)
+SHORTEST_STEP = 1e-6
 
 
 class Draws(NamedTuple):
@@ -109,7 +110,7 @@ class TrustRegion(Algorithm):
         plan, (index, weight) = self.model.draw(rows, rng), minibatches(*sizes, rng)
         if not self.hold_out:
             return Draws(fit, plan, (index, weight))
-        held = rng.random((rows,)) < self.hold_out
+        held = block(rows, self.hold_out, rng)
         return Draws(fit, plan, (index, held_out(weight, index, held)), held)
 
     def improve(
@@ -121,9 +122,11 @@ class TrustRegion(Algorithm):
         state, fit = self.move(state, batch, plan, draws, now)
         if self.std_step:
             state = self._move_std(state, batch, advantage)
-        state, share, spent = self.return_to_region(before, state, batch, plan)
+        longest = LONGEST if self.adapt_pace else 1.0
+        state, share, spent = self.return_to_region(before, state, batch, plan, longest)
         if self.adapt_pace:
-            state = self._adapt(state, plan, share, spent)
+            pace = paced(state.signal.pace, plan.radius, share, spent)
+            state = state._replace(signal=state.signal._replace(pace=pace))
         report = self._report(batch, plan, fit, share, spent, now)
         if draws.held is not None:
             report |= self.gains(state, batch, advantage, draws.held, spent)
@@ -161,12 +164,16 @@ class TrustRegion(Algorithm):
             state = state.with_learner("advantage", learner)
         return state, advantage
 
+    def budget(self, batch: Experience, now: Now) -> Array:
+        """ε, in the unit of the cost."""
+        unit = self.model.typical_cost(batch) if self.relative else 1.0
+        return namespace(batch.flat).maximum(now.radius * unit, SMALLEST_RADIUS)
+
     def plan(
         self, state: TrainState, batch: Experience, advantage: Array, draws: Draws, now: Now
     ) -> Plan:
         """Step 4: the dual, solved exactly."""
-        unit = self.model.typical_cost(batch) if self.relative else 1.0
-        radius = namespace(batch.flat).maximum(now.radius * unit, SMALLEST_RADIUS)
+        radius = self.budget(batch, now)
         network = AdvantageNetwork(state.learners["advantage"].networks) if self.learned else None
         stretch = STRETCH if self.adapt_pace else 1.0
         plan = self.model.plan(Given(batch, advantage, stretch * radius, network, draws.plan))
@@ -180,7 +187,7 @@ class TrustRegion(Algorithm):
         rows |= {"flat": batch.flat, "images": batch.images, "return": single(batch.target)}
         constants = {"multiplier": single(plan.solution.multiplier)}
         if self.adapt_pace:
-            constants["pace"] = single(state.pace)
+            constants["pace"] = single(state.signal.pace)
         learner, fit = self.descend(
             state.learners["agent"], rows, *draws.move, now.learning_rate, constants
         )
@@ -209,23 +216,23 @@ class TrustRegion(Algorithm):
         log_std = jnp.log(jnp.asarray(new, policy.log_std.dtype))
         return with_policy(state, eqx.tree_at(lambda p: p.log_std, policy, log_std))
 
-    def _adapt(self, state: TrainState, plan: Plan, share: Array, spent: Array) -> TrainState:
-        """Faster if the step had to be lengthened to spend the radius, slower if shortened."""
-        xp = namespace(spent)
-        whole = xp.maximum(spent / share**2, SMALLEST_RADIUS)  # it grows like the square
-        factor = xp.clip((plan.radius / whole) ** 0.5, 1.0 / QUICKEST, QUICKEST)
-        return state._replace(pace=xp.clip(state.pace * factor, *PACES))
-
     def return_to_region(
-        self, before: TrainState, state: TrainState, batch: Experience, plan: Plan
+        self,
+        before: TrainState,
+        state: TrainState,
+        batch: Experience,
+        plan: Plan,
+        longest: float = 1.0,
     ) -> tuple[TrainState, Array, Array]:
-        """Step back if the step spent too much; the share that was kept and what it spends."""
+        """Step back if the step spent too much; the share that was kept and what it spends.
+
+        A step that spent little is taken up to ``longest`` times.
+        """
         rows: dict[str, Any] = {"flat": batch.flat, "images": batch.images}
         rows |= self.model.region_rows(batch)
         if not self.exact:
             return state, 1.0, like(batch.flat, self.spent(state.networks.policy, rows))
         normaliser = self.estimate.normaliser
-        longest = LONGEST if self.adapt_pace else 1.0
         return return_to_region(
             before, state, batch, rows, plan.radius, self.spent, normaliser, longest
         )
@@ -248,6 +255,15 @@ class TrustRegion(Algorithm):
             **{f"train/{name}": value for name, value in fit.items()},
             "train/learning_rate": now.learning_rate,
         }
+
+
+def paced(pace: Array, radius: Array, share: Array, spent: Array) -> Array:
+    """Faster if a step had to be lengthened to spend its radius, slower if shortened."""
+    xp = namespace(spent)
+    # what is spent grows like the square of the step; of one that was taken back nothing is known
+    whole = spent / xp.maximum(share, SHORTEST_STEP) ** 2
+    factor = (radius / xp.maximum(whole, SMALLEST_RADIUS)) ** 0.5
+    return xp.clip(pace * xp.clip(factor, 1.0 / QUICKEST, QUICKEST), *PACES)
 
 
 def actor_critic_loss(policy_loss: PolicyLoss, vf_coef: float) -> Loss:

@@ -22,7 +22,7 @@ class Linear(GaussianModel):
     """A(s, a') = g(s)·(a' − m(s)), with g from one sample per state or from a learned advantage."""
 
     name = "linear"
-    advantages = ("gae", "network", "replay")
+    advantages = ("gae", "network", "mixed")
     moves_std = True
 
     def __init__(self, options: Options) -> None:

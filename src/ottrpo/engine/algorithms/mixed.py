@@ -1,0 +1,325 @@
+"""OT-TRPO on two estimates of the slope, each with the share of the radius that it earns.
+
+What single samples say of the slope of the advantage, A (a − m)/σ², is unbiased and nearly all
+noise: after some updates a fit of it gains a few per cent of what it seems to. What critics say that
+learn from past rollouts, ∇Q, is smooth, and wrong in ways of its own. How much an update along
+either really gains, per length of the step, is measured on rows that it has not seen:
+
+    u = E[score · step] / √E|step|²
+
+for the samples on rows that their fit left out, for the critics on each rollout before they learn
+from it. Both are in one unit, and the linear dual of two orthogonal directions with slopes u₁ and u₂
+spends u₁² : u₂² of the radius on them; its multiplier is ½ √((u₁² + u₂²)/ε), made of what is real.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, final
+
+import equinox as eqx
+import numpy as np
+
+from ottrpo.engine.arrays import Generator, like, namespace, put, single
+from ottrpo.engine.critic import Twins, make_fit, slopes
+from ottrpo.engine.estimate import Experience
+from ottrpo.engine.models.base import Given, Plan
+from ottrpo.engine.models.linear import Linear, linear_plan, score_gradient
+from ottrpo.engine.networks import Networks
+from ottrpo.engine.replay import block, empty_replay, held_out, look_ahead
+from ottrpo.engine.schedules import Now
+from ottrpo.engine.spaces import BoxActions
+from ottrpo.engine.state import Learner, TrainState
+from ottrpo.engine.update import make_fit_one, minibatches, no_moments_of, start, with_policy
+
+from .base import Report
+from .ottrpo import LONGEST, SHORTEST_STEP, STRETCH, TrustRegion, paced
+
+Array = Any
+CRITIC_BATCH = 128
+STEPS_AHEAD = 3
+# critics look no farther: what comes later they learn too slowly; the samples see it
+FARTHEST = 0.99
+PLAN_ROWS = 2048  # states in which the critics are followed: half of them of the last rollout
+# what is mostly noise is fitted in few, large steps: more of them fit more of the noise
+FEWER_EPOCHS, LARGER_BATCHES = 0.3, 4
+MEMORY = 20.0  # updates over which gains are averaged
+LEAST_GAIN = 0.01  # an estimate that gains less is tried all the same, as if it gained this
+LEAST_SHARE = 0.02
+
+
+class Draws(NamedTuple):
+    """The random numbers of an update.
+
+    Attributes:
+        held: which rows the fit of the samples leaves out [r].
+        fresh: where the critics' slopes are compared with the samples' [r, d].
+        critic: rows of the critics' minibatches, as uniform numbers.
+        ahead: the actions that their returns are continued by.
+        rows: states in which they are followed, as uniform numbers.
+        noise: where their slopes are taken.
+        slope: minibatches of these states.
+        score: minibatches of the rollout for the policy.
+        value: and for the value function.
+    """
+
+    held: Array
+    fresh: Array
+    critic: Array
+    ahead: Array
+    rows: Array
+    noise: Array
+    slope: tuple[Array, Array]
+    score: tuple[Array, Array]
+    value: tuple[Array, Array]
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MixedTrustRegion(TrustRegion):
+    """Transport steps along samples and critics.
+
+    Attributes:
+        n_steps: steps of each environment per rollout.
+        rollouts: how many of them are kept.
+        critic_layers: hidden layers of Q(s, a).
+        critic_ratio: gradient steps of the critics per step of the environments.
+    """
+
+    n_steps: int
+    rollouts: int
+    model: Linear
+    actions: BoxActions
+    critic_layers: tuple[int, ...] = (128, 128)
+    critic_ratio: float = 0.25
+
+    @cached_property
+    def fit_critics(self) -> Any:
+        """The compiled gradient steps of the critics."""
+        return make_fit()
+
+    @cached_property
+    def fit_policy(self) -> Any:
+        """The compiled gradient steps of the policy alone, towards targets."""
+        return make_fit_one(self.model.loss(), self.max_grad_norm)
+
+    @cached_property
+    def fit_value(self) -> Any:
+        """The compiled gradient steps of the value function alone."""
+        return make_fit_one(
+            lambda value, rows, weight, _: weight @ (value(rows["flat"], ()) - rows["return"]) ** 2,
+            self.max_grad_norm,
+        )
+
+    def init(self, init_rng: Generator, rng: Generator, environments: int) -> TrainState:
+        """A training state with an empty window."""
+        state = super().init(init_rng, rng, environments)
+        window, features = self.rollouts * self.n_steps, self.architecture.inputs
+        replay = empty_replay(window, environments, features, self.actions.size)
+        return state._replace(replay=replay)
+
+    def learners(self, networks: Networks, rng: Generator) -> dict[str, Learner]:
+        """The networks, an optimiser for each part of a step, the critics and their followers."""
+        twins = Twins(self.architecture.inputs + self.actions.size, self.critic_layers, rng)
+        policy = no_moments_of(networks.policy, self.max_grad_norm)
+        return {
+            "agent": Learner(networks, ()),
+            "value": Learner((), no_moments_of(networks.value, self.max_grad_norm)),
+            "score": Learner((), policy),
+            "slope": Learner((), policy),
+            "critic": start(twins, np.inf),
+            "followers": Learner(twins, ()),
+        }
+
+    def draw(self, rows: int, rng: Generator) -> Any:
+        """For every part of a step."""
+        size = self.actions.size
+        steps = max(1, round(self.critic_ratio * rows))
+        held = block(rows, self.hold_out, rng)
+        epochs = max(1, round(FEWER_EPOCHS * self.n_epochs))
+        index, weight = minibatches(rows, LARGER_BATCHES * self.batch_size, epochs, rng)
+
+        def normal(count: int) -> Array:
+            return rng.standard_normal((count, size), dtype=np.float32)
+
+        return Draws(
+            held=held,
+            fresh=normal(rows),
+            critic=rng.random((steps * CRITIC_BATCH,)),
+            ahead=normal(steps * CRITIC_BATCH),
+            rows=rng.random((PLAN_ROWS,)),
+            noise=normal(PLAN_ROWS),
+            slope=minibatches(PLAN_ROWS, self.batch_size, self.n_epochs, rng),
+            score=(index, held_out(weight, index, held)),
+            value=minibatches(rows, self.batch_size, self.n_epochs, rng),
+        )
+
+    def improve(
+        self, before: TrainState, state: TrainState, batch: Experience, draws: Any, now: Now
+    ) -> tuple[TrainState, Report]:
+        """Measure, learn, solve the dual (step 4), move the policy (step 5), stay in the region."""
+        advantage = self.standardised(batch.advantage)
+        radius = self.budget(batch, now)
+        state = self._measure_slope(before, state, batch, advantage, draws)
+        state, fit = self._learn(state, batch, draws, now)
+        share = self._share(state)
+        state = self._follow_score(
+            before, state, batch, advantage, (1.0 - share) * radius, draws, now
+        )
+        state, plan = self._follow_slope(state, batch, share * radius, draws, now)
+        if self.std_step:
+            state = self._move_std(state, batch, advantage)
+        plan = self._whole(plan, state, radius)
+        state, kept, spent = self.return_to_region(before, state, batch, plan)
+        signal = state.signal
+        state = state._replace(signal=signal._replace(updates=signal.updates + 1.0))
+        report = self._report(batch, plan, fit, kept, spent, now)
+        report |= self.gains(state, batch, advantage, draws.held, spent)
+        return state, report | {
+            "ot/slope_share": share,
+            "ot/slope_gain": signal.slope_gain,
+            "ot/score_gain": signal.score_gain,
+            "train/std": like(batch.flat, state.networks.policy.gaussian(batch.flat[:1])[1].mean()),
+        }
+
+    def _measure_slope(
+        self,
+        before: TrainState,
+        state: TrainState,
+        batch: Experience,
+        advantage: Array,
+        draws: Draws,
+    ) -> TrainState:
+        """How much a step along the critics gains, on rows that they have not learnt from."""
+        xp = namespace(batch.flat)
+        critics, policy = state.learners["critic"].networks, before.networks.policy
+        slope = like(batch.flat, slopes(critics, policy, batch.flat, draws.fresh)[1])
+        mean, std, action = batch.recorded("mean", "std", "action")
+        score = score_gradient(mean, std, action, advantage, None, learn_std=False)
+        length = xp.sqrt((slope**2).sum(1).mean())
+        gain = (score * slope).sum(1).mean() / xp.maximum(length, SHORTEST_STEP)
+        return _averaged(state, slope_gain=gain)
+
+    def _learn(
+        self, state: TrainState, batch: Experience, draws: Draws, now: Now
+    ) -> tuple[TrainState, Report]:
+        """Fit the critics to the window, and the value function to the rollout."""
+        replay, normaliser = state.replay, self.estimate.normaliser
+        reward = normaliser.scaled_rewards(state.rewards, replay.reward)
+        discount = namespace(reward).minimum(now.discount, FARTHEST)
+        ahead = look_ahead(replay, reward, discount, STEPS_AHEAD)
+        at = replay.picked(draws.critic)
+        rows = {
+            "flat": normaliser(state.observations, replay.flat[at]),
+            "next": normaliser(state.observations, replay.flat[ahead.where[at], at[1]]),
+            "action": replay.action[at],
+            "reward": single(ahead.reward[at]),
+            "discount": single(ahead.discount[at]),
+            "noise": draws.ahead,
+            "images": (),
+        }
+        weight = single(ahead.known[at] / CRITIC_BATCH).reshape(-1, CRITIC_BATCH)
+        order = np.arange(len(draws.critic), dtype=np.int32).reshape(-1, CRITIC_BATCH)
+        carried = (state.learners["critic"], state.learners["followers"].networks)
+        (critic, followers), fit = self.fit_critics(
+            carried, rows, order, weight, state.networks.policy
+        )
+        state = state.with_learner("critic", critic)
+        state = state.with_learner("followers", Learner(followers, ()))
+        agent, optimiser = state.networks, state.learners["value"]
+        told = {"flat": batch.flat, "images": (), "return": single(batch.target)}
+        value, value_fit = self.fit_value(
+            Learner(agent.value, optimiser.moments), told, *draws.value, now.learning_rate
+        )
+        agent = eqx.tree_at(lambda n: n.value, agent, value.networks)
+        state = state.with_learner("agent", Learner(agent, ()))
+        fit["value_loss"] = value_fit["loss"]
+        return state.with_learner("value", Learner((), value.moments)), fit
+
+    def _share(self, state: TrainState) -> Array:
+        """Of the radius, for the critics; half of it until both are known."""
+        signal = state.signal
+        xp = namespace(signal.updates)
+        slope, score = (
+            xp.maximum(gain, LEAST_GAIN) ** 2 for gain in (signal.slope_gain, signal.score_gain)
+        )
+        share = xp.where(signal.updates < 4, 0.5, slope / (slope + score))
+        return xp.clip(share, LEAST_SHARE, 1.0 - LEAST_SHARE)
+
+    def _moved(
+        self, state: TrainState, name: str, rows: Any, steps: Any, rate: Array
+    ) -> TrainState:
+        """The policy after gradient steps with an optimiser of that name."""
+        one = Learner(state.networks.policy, state.learners[name].moments)
+        moved, _ = self.fit_policy(one, rows, *steps, single(rate))
+        return with_policy(state, moved.networks).with_learner(name, Learner((), moved.moments))
+
+    def _follow_score(
+        self,
+        before: TrainState,
+        state: TrainState,
+        batch: Experience,
+        advantage: Array,
+        radius: Array,
+        draws: Draws,
+        now: Now,
+    ) -> TrainState:
+        """Along the samples, as far as their part of the radius goes; what it gained is measured."""
+        xp, signal = namespace(batch.flat), state.signal
+        plan = self.model.plan(Given(batch, advantage, STRETCH * radius))
+        rows = {"flat": batch.flat, "images": (), "target_mean": single(plan.rows["target_mean"])}
+        state = self._moved(state, "score", rows, draws.score, now.learning_rate * signal.pace)
+        state, kept, spent = self.return_to_region(
+            before, state, batch, plan._replace(radius=radius), LONGEST
+        )
+        seen = {"flat": self.estimate.normaliser(state.observations, batch.raw), "images": ()}
+        gain = self.model.gained(state.networks.policy, batch, seen, advantage)
+        out = (gain * draws.held).sum() / xp.maximum(draws.held.sum(), 1)
+        pace = paced(signal.pace, radius, kept, spent)
+        state = state._replace(signal=signal._replace(pace=pace))
+        return _averaged(state, score_gain=out / xp.sqrt(xp.maximum(spent, SHORTEST_STEP)))
+
+    def _follow_slope(
+        self, state: TrainState, batch: Experience, radius: Array, draws: Draws, now: Now
+    ) -> tuple[TrainState, Plan]:
+        """Along the critics, from where the samples led, as far as their part of the radius goes."""
+        xp, signal = namespace(batch.flat), state.signal
+        replay, normaliser = state.replay, self.estimate.normaliser
+        steps, count = replay.reward.shape
+        newest = xp.arange(steps * count - min(PLAN_ROWS // 2, len(batch.flat)), steps * count)
+        at = tuple(
+            put(old, (slice(0, len(newest)),), new.astype(old.dtype))
+            for old, new in zip(
+                replay.picked(draws.rows), (newest // count, newest % count), strict=True
+            )
+        )
+        flat = normaliser(state.observations, replay.flat[at])
+        critics, policy = state.learners["critic"].networks, state.networks.policy
+        mean, slope = (like(flat, x) for x in slopes(critics, policy, flat, draws.noise))
+        plan = linear_plan(mean, xp.ones_like(mean), slope, self.model.metric, radius)
+        rows = {"flat": flat, "images": (), "target_mean": single(plan.rows["target_mean"])}
+        rate = now.learning_rate * signal.slope_pace
+        moved = self._moved(state, "slope", rows, draws.slope, rate)
+        seen = normaliser(state.observations, batch.raw)
+        here = dict(zip(("mean", "std"), state.networks.policy.gaussian(seen), strict=True))
+        since = batch._replace(flat=seen, drawn=batch.drawn | here)
+        moved, kept, spent = self.return_to_region(state, moved, since, plan, LONGEST)
+        pace = paced(signal.slope_pace, radius, kept, spent)
+        return moved._replace(signal=signal._replace(slope_pace=pace)), plan
+
+    def _whole(self, plan: Plan, state: TrainState, radius: Array) -> Plan:
+        """The plan of both parts: the multiplier of the dual of what they gain."""
+        signal, xp = state.signal, namespace(radius)
+        real = signal.slope_gain**2 + signal.score_gain**2
+        solution = plan.solution._replace(multiplier=0.5 * xp.sqrt(real / radius))
+        return plan._replace(radius=radius, solution=solution)
+
+
+def _averaged(state: TrainState, **gains: Array) -> TrainState:
+    """The state with gains of this update in their running averages."""
+    signal = state.signal
+    xp = namespace(signal.updates)
+    seen = xp.minimum(signal.updates, MEMORY - 1.0)
+    new = {
+        name: (seen * getattr(signal, name) + gain) / (seen + 1.0) for name, gain in gains.items()
+    }
+    return state._replace(signal=signal._replace(**new))
