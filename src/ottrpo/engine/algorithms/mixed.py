@@ -37,8 +37,6 @@ from .ottrpo import LONGEST, SHORTEST_STEP, STRETCH, TrustRegion, paced
 Array = Any
 CRITIC_BATCH = 128
 STEPS_AHEAD = 3
-# critics look no farther: what comes later they learn too slowly; the samples see it
-FARTHEST = 0.99
 PLAN_ROWS = 2048  # states in which the critics are followed: half of them of the last rollout
 # what is mostly noise is fitted in few, large steps: more of them fit more of the noise
 FEWER_EPOCHS, LARGER_BATCHES = 0.3, 4
@@ -205,8 +203,7 @@ class MixedTrustRegion(TrustRegion):
         """Fit the critics to the window, and the value function to the rollout."""
         replay, normaliser = state.replay, self.estimate.normaliser
         reward = normaliser.scaled_rewards(state.rewards, replay.reward)
-        discount = namespace(reward).minimum(now.discount, FARTHEST)
-        ahead = look_ahead(replay, reward, discount, STEPS_AHEAD)
+        ahead = look_ahead(replay, reward, now.discount, STEPS_AHEAD)
         at = replay.picked(draws.critic)
         rows = {
             "flat": normaliser(state.observations, replay.flat[at]),
