@@ -72,7 +72,11 @@ def test_returns_ahead_are_the_sums_that_define_them(steps):
             for k in range(t, min(t + steps, WINDOW)):
                 if window.done[k, n] and not window.terminated[k, n]:
                     break  # what followed was not kept
-                total, weight, where = total + weight * window.reward[k, n], weight * discount, k + 1
+                total, weight, where = (
+                    total + weight * window.reward[k, n],
+                    weight * discount,
+                    k + 1,
+                )
                 if window.terminated[k, n]:
                     weight = 0.0
                     break

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, final
 
 from ottrpo.core import Binary, Cost, SquaredEuclidean
 from ottrpo.engine import models
-from ottrpo.engine.algorithms.ottrpo import TrustRegion
 from ottrpo.engine.algorithms.mixed import MixedTrustRegion
+from ottrpo.engine.algorithms.ottrpo import TrustRegion
 from ottrpo.engine.estimate import Rollout
 from ottrpo.engine.models.base import Options, quadratic_metric
 from ottrpo.engine.schedules import Schedules, as_schedule
@@ -66,12 +66,10 @@ class OTTRPO(DeepAgent):
         usual = told.update != "ascent" and told.trust_region == "exact" and not told.adapt_pace
         usual &= not (told.learn_std or told.use_sde or told.log_std_final is not None)
         usual &= told.model == "linear" and told.hold_out != 0 and not self.layout.images
-        fits = usual and isinstance(self.actions, BoxActions)
-        return "mixed" if fits and self._metric() is not None else "gae"
-
-    def _metric(self) -> Any:
-        cost = SquaredEuclidean() if self.told.cost is None else self.told.cost
-        return quadratic_metric(cost, self.actions.size)
+        if not usual or not isinstance(self.actions, BoxActions):
+            return "gae"
+        cost = SquaredEuclidean() if told.cost is None else told.cost
+        return "gae" if quadratic_metric(cost, self.actions.size) is None else "mixed"
 
     def _plan_networks(self) -> None:
         super()._plan_networks()

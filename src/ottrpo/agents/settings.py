@@ -222,10 +222,10 @@ class OTTRPOSettings(DeepSettings):
             regularised ``ascent`` (default for finite actions, where targets of one sample per
             state would pull every policy towards the uniform one; not with ``linear`` in a box).
         advantage: what is known of it. ``gae``: estimates of the actions taken; ``network``: a
-            learned A(s, a), fitted to them; ``mixed``: they, and critics Q(s, a) that learn from the
-            last rollouts, each with the share of the radius that its steps gain by. By default
-            ``mixed`` where it can be used (actions in a box, no images, ``linear``, a quadratic cost,
-            σ that does not depend on the state), else ``gae``.
+            learned A(s, a), fitted to them; ``mixed``: they, and critics Q(s, a) that learn from
+            the last rollouts, each with the share of the radius that its steps gain by. By default
+            ``mixed`` where it can be used (actions in a box, no images, ``linear``, a quadratic
+            cost, one σ for all states), else ``gae``.
         buffer_size: steps of all environments that ``mixed`` learns its critics from.
         critic_ratio: gradient steps of the critics per step of the environments.
         adapt_pace: let the policy's learning rate follow the radius, so that updates spend most of
@@ -233,7 +233,7 @@ class OTTRPOSettings(DeepSettings):
         std_step: share of itself by which σ may change in an update, in a budget of its own; 0: it
             stays, unless ``learn_std`` moves it. By default 0.01 with ``mixed``, else 0.
         hold_out: share of each rollout that the policy's fit does not see; what it gains there is
-            logged as ``ot/gain_held_out``. By default 0.1 with ``mixed``, which steers by it, else 0.
+            logged as ``ot/gain_held_out``. By default 0.1 with ``mixed``, which steers by it.
         n_candidates: sampled target actions per state for ``candidates``.
         n_sources: sampled source actions per state for ``candidates``; 0: the Gaussian's mean.
         trust_region: ``exact``: step back until the realised discrepancy between old and new
@@ -286,7 +286,9 @@ class OTTRPOSettings(DeepSettings):
             raise ValueError("learn_std and log_std_final exclude each other: learn or anneal σ")
         moved = [name for name in ("learn_std", "log_std_final", "use_sde") if getattr(self, name)]
         if moved and (self.std_step or self.advantage == "mixed"):
-            raise ValueError(f"std_step and advantage 'mixed' move σ themselves, without {moved[0]}")
+            raise ValueError(
+                f"std_step and advantage 'mixed' move σ themselves, without {moved[0]}"
+            )
         if self.advantage == "mixed" and self.hold_out == 0:
             raise ValueError("advantage 'mixed' is steered by what is held out: hold_out above 0")
         if self.std_step and self.model != "linear":

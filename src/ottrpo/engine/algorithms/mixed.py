@@ -1,15 +1,16 @@
 """OT-TRPO on two estimates of the slope, each with the share of the radius that it earns.
 
 What single samples say of the slope of the advantage, A (a − m)/σ², is unbiased and nearly all
-noise: after some updates a fit of it gains a few per cent of what it seems to. What critics say that
-learn from past rollouts, ∇Q, is smooth, and wrong in ways of its own. How much an update along
+noise: after some updates a fit of it gains a few per cent of what it seems to. What critics say
+that learn from past rollouts, ∇Q, is smooth, and wrong in ways of its own. How much an update along
 either really gains, per length of the step, is measured on rows that it has not seen:
 
     u = E[score · step] / √E|step|²
 
 for the samples on rows that their fit left out, for the critics on each rollout before they learn
-from it. Both are in one unit, and the linear dual of two orthogonal directions with slopes u₁ and u₂
-spends u₁² : u₂² of the radius on them; its multiplier is ½ √((u₁² + u₂²)/ε), made of what is real.
+from it. Both are in one unit, and the linear dual of two orthogonal directions with slopes u₁ and
+u₂ spends u₁² : u₂² of the radius on them; its multiplier is ½ √((u₁² + u₂²)/ε), made of what is
+real.
 """
 
 from dataclasses import dataclass
@@ -260,7 +261,7 @@ class MixedTrustRegion(TrustRegion):
         draws: Draws,
         now: Now,
     ) -> TrainState:
-        """Along the samples, as far as their part of the radius goes; what it gained is measured."""
+        """Along the samples as far as their part of the radius goes; its gain is measured."""
         xp, signal = namespace(batch.flat), state.signal
         plan = self.model.plan(Given(batch, advantage, STRETCH * radius))
         rows = {"flat": batch.flat, "images": (), "target_mean": single(plan.rows["target_mean"])}
@@ -278,7 +279,7 @@ class MixedTrustRegion(TrustRegion):
     def _follow_slope(
         self, state: TrainState, batch: Experience, radius: Array, draws: Draws, now: Now
     ) -> tuple[TrainState, Plan]:
-        """Along the critics, from where the samples led, as far as their part of the radius goes."""
+        """Along the critics, from where the samples led, as far as their part goes."""
         xp, signal = namespace(batch.flat), state.signal
         replay, normaliser = state.replay, self.estimate.normaliser
         steps, count = replay.reward.shape
