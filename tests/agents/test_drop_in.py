@@ -1,7 +1,6 @@
 """What SB3's users do with an agent besides training it, done with ours."""
 
 import copy
-import io
 import os
 import pickle
 import subprocess
@@ -306,26 +305,6 @@ def test_what_reset_returns_is_no_observation():
 def test_the_folder_of_tensorboard_has_the_name_of_the_agent(tmp_path):
     small(tensorboard_log=str(tmp_path)).learn(16)
     assert [path.name for path in tmp_path.iterdir()] == ["OTTRPO_1"]
-
-
-@pytest.mark.parametrize("kind", [*OURS, PPO])
-def test_a_file_that_was_written_is_read_without_rewinding(kind):
-    file, agent = io.BytesIO(), small(kind)
-    agent.save(file)
-    kept = kind.load(file).get_parameters()
-    assert all(np.array_equal(kept[k], v) for k, v in agent.get_parameters().items())
-
-
-@pytest.mark.parametrize("kind", [*OURS, PPO])
-def test_settings_may_be_left_out_of_a_file(kind, tmp_path):
-    agent = small(kind, gamma=0.5)
-    agent.save(tmp_path / "a", exclude=["gamma", "seed"], include=["seed"])
-    loaded = kind.load(tmp_path / "a")
-    assert loaded.gamma == kind("MlpPolicy", REACH).gamma != 0.5
-    assert loaded.seed == 0
-    for refused in ({"exclude": ["num_timesteps"]}, {"include": ["env"]}):
-        with pytest.raises(ValueError, match="a setting"):
-            agent.save(tmp_path / "a", **refused)
 
 
 def test_ppo_plays_where_observations_are_dicts():

@@ -4,7 +4,7 @@ import pytest
 
 from ottrpo.persistence import bundle, strict_json
 
-from . import fuzz
+from . import fuzz, fuzz_texts
 
 # a checkpoint of a deep agent takes a training, and that some seconds of compiling
 QUICK = [name for name in fuzz.TARGETS if name != "resumed"]
@@ -14,6 +14,15 @@ QUICK = [name for name in fuzz.TARGETS if name != "resumed"]
 def test_a_reader_refuses_or_understands(target):
     counts = fuzz.run(0, examples=50, seed=1, only=[target])
     assert counts[target] >= (2 if target in fuzz.SLOW_ONES else 50)
+
+
+def test_the_texts_that_are_edited_are_honest():
+    """Else every edit would be refused for another reason."""
+    fuzz.COUNTS.clear()
+    for target in ("manifests", "logs", "studies", "problems"):
+        getattr(fuzz_texts, target)([])
+    fuzz_texts.results([], "manifest")
+    assert {name.split()[-1] for name in fuzz.COUNTS} == {"accepted"}
 
 
 def test_the_fuzzer_notices_readers_that_are_too_kind(monkeypatch):

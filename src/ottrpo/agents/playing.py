@@ -57,8 +57,8 @@ class Playing(ABC):
         """
         if isinstance(observation, tuple) and isinstance(observation[-1], dict):
             raise ValueError(
-                "predict takes an observation, got a pair; Gymnasium's reset returns what else it "
-                "has to say as well: observation, info = env.reset()"
+                "predict takes an observation, got a pair; this is mixing Gym API, whose reset also "
+                "returns what else it has to say: observation, info = env.reset()"
             )
         batch, vectorised = as_batch(observation, self.observation_space)
         rows = rows_of(batch)

@@ -1,5 +1,6 @@
 """The kinds of policies that SB3 has names for, and the networks that its keywords describe."""
 
+import warnings
 from typing import Any
 
 from gymnasium import spaces
@@ -14,6 +15,23 @@ KEYWORDS = (
     *("net_arch", "activation_fn", "ortho_init", "log_std_init", "features_dim"),
     "features_extractor_kwargs",
 )
+# SB3's that can be said because it is so anyway: the one value, and what the others would need
+AS_IT_IS: dict[str, tuple[Any, str]] = {
+    "share_features_extractor": (
+        False,
+        "policy and value function have encoders of their own, so that a step back of the policy "
+        "leaves the value function alone",
+    ),
+    "use_expln": (False, "σ is an exponential"),
+    "squash_output": (False, "a Gaussian's actions are clipped to their box"),
+    "full_std": (True, "gSDE has a σ for every feature and action"),
+    "normalize_images": (True, "pixels are divided by 255; use MlpPolicy for other arrays"),
+}
+# torch's
+INSTEAD = {
+    "features_extractor_class": "networks are JAX's; see features_dim and net_arch",
+    **dict.fromkeys(("optimizer_class", "optimizer_kwargs"), "Adam is the optimiser"),
+}
 
 
 class MlpPolicy:
@@ -64,12 +82,12 @@ def architecture_of(
     """The networks that SB3's ``policy_kwargs`` describe; what they don't say is the default."""
     if not isinstance(policy_kwargs, dict):
         raise ValueError(f"policy_kwargs must be a dict, got {policy_kwargs!r}")
-    for name in policy_kwargs:
-        require_one_of(name, KEYWORDS, "one of policy_kwargs")
-    extractor = policy_kwargs.get("features_extractor_kwargs") or {}  # SB3's way to say it
-    for name in extractor:
-        require_one_of(name, ("features_dim",), "one of features_extractor_kwargs")
-    features_dim = (policy_kwargs | extractor).get("features_dim", 256)
+    for name, value in policy_kwargs.items():
+        _require_keyword(name, value)
+    sizes = dict(policy_kwargs.get("features_extractor_kwargs") or {})  # SB3's way to say it
+    for name in sizes:
+        require_one_of(name, ("features_dim", "cnn_output_dim"), "one of features_extractor_kwargs")
+    features_dim = (policy_kwargs | sizes).get("features_dim", sizes.get("cnn_output_dim", 256))
     net_arch = policy_kwargs.get("net_arch")
     policy_layers, value_layers = layers_of((64, 64) if net_arch is None else net_arch)
     log_std = None
@@ -92,8 +110,25 @@ def architecture_of(
     )
 
 
+def _require_keyword(name: str, value: Any) -> None:
+    """Refuse one of ``policy_kwargs`` that nothing here does."""
+    if name in INSTEAD:
+        raise ValueError(f"policy_kwargs can't have {name}: {INSTEAD[name]}")
+    if name not in AS_IT_IS:
+        require_one_of(name, KEYWORDS, "one of policy_kwargs")
+    elif value is not AS_IT_IS[name][0]:
+        only, why = AS_IT_IS[name]
+        raise ValueError(f"{name} must be {only}, got {value!r}: {why}")
+
+
 def layers_of(net_arch: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Hidden layers of the policy and of the value function."""
+    if isinstance(net_arch, list) and len(net_arch) == 1 and isinstance(net_arch[0], dict):
+        (net_arch,) = net_arch
+        warnings.warn(
+            "net_arch=[dict(...)] is SB3's spelling of before 1.8; write net_arch=dict(...)",
+            stacklevel=2,
+        )
     if isinstance(net_arch, dict):
         unknown = sorted(set(net_arch) - {"pi", "vf"})
         if unknown:

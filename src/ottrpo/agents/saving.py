@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
+from stable_baselines3.common.utils import get_system_info
 
 from ottrpo.core.checks import require_one_of
 from ottrpo.engine import runtime
@@ -113,12 +114,12 @@ class SavedAgent(VectorSnapshot):
             device: where to compute.
             custom_objects: replacements for saved settings; names that were not saved are
                 ignored.
-            print_system_info: not supported.
+            print_system_info: print the versions of now, as SB3 does.
             force_reset: reset the environment when learning goes on.
             settings: replacements for saved settings.
         """
         if print_system_info:
-            raise ValueError("print_system_info is not supported; `ottrpo doctor` prints it")
+            get_system_info()
         saved = Saved(*bundle.read(path, cls.__name__), path)
         # as in SB3, custom objects stand in for what was saved and are else ignored
         with bundle.interpreting(path):

@@ -27,7 +27,7 @@ from ottrpo.tabular.environments import as_problem
 from ottrpo.tabular.problem import Problem
 
 from .checks import at_least
-from .sb3_environments import FiniteOnly, copies, normalised
+from .sb3_environments import FiniteOnly, copies, normalised, require_counting_from_0
 from .sb3_guards import Guarded
 from .sb3_playing import TOGETHER, noise_from, play, policy_table
 from .sb3_settings import (
@@ -140,6 +140,7 @@ class Baseline(VectorSnapshot, Guarded):
         # refuse what we cannot do in our own words, before SB3 wraps it
         actions_of(env.action_space)
         observation_layout(env.observation_space, convolve=False)
+        require_counting_from_0(env.observation_space, env.action_space)
         vectorised = self._wrap_env(env, verbose=0)
         if isinstance(vectorised, VecNormalize):
             raise ValueError(

@@ -24,6 +24,15 @@ def copies(env_id: str, count: int) -> VecEnv:
     return DummyVecEnv([lambda: next(monitored)] * count)
 
 
+def require_counting_from_0(*given: spaces.Space[Any]) -> None:
+    """Refuse labels that begin elsewhere, which SB3's networks would take for others."""
+    for space in given:
+        leaves = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
+        for leaf in leaves:
+            if np.any(getattr(leaf, "start", 0)):
+                raise ValueError(f"labels must be counted from 0 for this agent, got {leaf}")
+
+
 def normalised(
     env: VecEnv, given: Mapping[str, Any], statistics: dict[str, RunningMeanStd]
 ) -> VecEnv:

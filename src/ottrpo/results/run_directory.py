@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ottrpo.core.checks import require
-from ottrpo.persistence.files import read_plain, write_all, write_atomically
+from ottrpo.persistence.files import read_plain, sync_directory, write_all, write_atomically
 from ottrpo.persistence.strict_json import shown
 
 from .layout import AGENT, CHECKPOINTS, EVALUATIONS, LOGS, MANIFEST, METRICS, read_object
@@ -37,13 +37,13 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, manifest: Mapping[str, Any]) -> "RunDirectory":
         """A new run; a directory that already holds one is refused, also in a race."""
-        path.mkdir(parents=True, exist_ok=True)
         text = json.dumps(_plain(manifest), indent=2, sort_keys=False) + "\n"
         draft = path / f".manifest-{secrets.token_hex(8)}"
         try:
             write_atomically(draft, text.encode())
             # a link, not a rename: it fails if another process was first
             os.link(draft, path / MANIFEST)
+            sync_directory(path)
         except FileExistsError as error:
             raise ValueError(
                 f"{path} already holds a run; choose another --out, or remove it first"

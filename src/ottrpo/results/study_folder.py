@@ -10,6 +10,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, final
 
 from ottrpo.core.checks import require, require_words
-from ottrpo.persistence.files import read_plain, write_atomically
+from ottrpo.persistence.files import read_plain, sync_directory, write_atomically
 
 from .layout import MANIFEST, read_object
 
@@ -222,11 +223,15 @@ def _replacement(folder: Path) -> Iterator[Path]:
     temporary.mkdir()
     try:
         if folder.is_dir():
-            shutil.copytree(folder, temporary, dirs_exist_ok=True, symlinks=True)
+            # links, not copies: what stays is on the disk already
+            shutil.copytree(
+                folder, temporary, dirs_exist_ok=True, symlinks=True, copy_function=os.link
+            )
         yield temporary
         if folder.is_dir():
             folder.rename(_aside(folder))  # `heal` puts it back if we die right here
         temporary.rename(folder)
+        sync_directory(folder.parent)
         shutil.rmtree(_aside(folder), ignore_errors=True)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
