@@ -122,11 +122,27 @@ def test_a_setting_that_can_t_change_any_more_is_refused():
 def test_sb3_s_spelling_of_the_size_of_features():
     kwargs = {"features_extractor_kwargs": {"features_dim": 16}, "net_arch": None}
     assert agent(policy_kwargs=kwargs).architecture.features_dim == 16
+    kwargs = {"features_extractor_kwargs": {"cnn_output_dim": 8}}
+    assert agent(policy_kwargs=kwargs).architecture.features_dim == 8
     with pytest.raises(ValueError, match="'depth' is not one of features_extractor_kwargs"):
         agent(policy_kwargs={"features_extractor_kwargs": {"depth": 1}})
 
 
 @pytest.mark.parametrize("radius", [1e-12, 9e-11])
+def test_sb3_s_words_for_what_is_so_anyway():
+    so = {"use_expln": False, "squash_output": False, "share_features_extractor": False}
+    assert agent(policy_kwargs=so | {"normalize_images": True, "full_std": True})
+    for name in so:
+        with pytest.raises(ValueError, match=f"{name} must be False, got True: "):
+            agent(policy_kwargs={name: True})
+    for name in ("features_extractor_class", "optimizer_class", "optimizer_kwargs"):
+        with pytest.raises(ValueError, match=f"can't have {name}: "):
+            agent(policy_kwargs={name: None})
+    with pytest.warns(UserWarning, match="before 1.8"):
+        made = agent(policy_kwargs={"net_arch": [{"pi": [4], "vf": [5]}]})
+    assert (made.architecture.policy_layers, made.architecture.value_layers) == ((4,), (5,))
+
+
 def test_a_radius_that_would_be_raised_in_silence_is_refused(radius):
     with pytest.raises(ValueError, match="radius must be at least 1e-10"):
         agent(radius=radius)

@@ -2,8 +2,8 @@
 
 Every call by which the store changes a file is a point. `FaultyDisk` counts and names them, and at
 the one that is chosen does what its fault says. A process that was killed does nothing any more,
-not even clean up. When the power goes, what was not brought onto the disk (``fsync``) is gone as well:
-the ends of files, and new names in directories.
+not even clean up. When the power goes, what was not brought onto the disk (``fsync``) is gone as
+well: the ends of files, and new names in directories.
 """
 
 import errno

@@ -57,7 +57,7 @@ class Playing(ABC):
         """
         if isinstance(observation, tuple) and isinstance(observation[-1], dict):
             raise ValueError(
-                "predict takes an observation, got a pair; this is mixing Gym API, whose reset also "
+                "predict takes an observation, got a pair; mixing Gym API: its reset also "
                 "returns what else it has to say: observation, info = env.reset()"
             )
         batch, vectorised = as_batch(observation, self.observation_space)
