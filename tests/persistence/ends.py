@@ -1,10 +1,10 @@
 """Trainings that are killed and go on, of every agent in every kind of environment, many times.
 
-    python -m tests.persistence.ends --ends 200
+    python -W ignore -m tests.persistence.ends --ends 200
 
-An end is a training that was killed by SIGKILL at a random instant, at least once, and went on until
-it was done. It must be the uninterrupted one's to the byte, or, where an environment can't be
-captured, its twin that was told beforehand that it is seeded anew at its checkpoints.
+An end is a training that was killed by SIGKILL at a random instant, at least once, and went on
+until it was done. It must be the uninterrupted one's to the byte, or, where an environment can't be
+captured, that of one that was seeded anew at its checkpoints as well, and said so.
 """
 
 import argparse
@@ -224,10 +224,6 @@ def train(agent, kind, folder, kill_after=None):
     (folder / "said.txt").write_text(f"{took}\n{about.getvalue()}")
 
 
-def finished(folder):
-    return (folder / "end.zip").exists()
-
-
 def started(*arguments):
     """A process of its own; its exit code."""
     process = multiprocessing.get_context("forkserver").Process(target=train, args=arguments)
@@ -242,17 +238,18 @@ def ends(agent, kind, count, root, rng, told):
     whole = root / "whole"
     whole.mkdir(parents=True)
     started(agent, kind, whole)
-    took, *said = (whole / "said.txt").read_text().split("\n", 1)
-    anew = "seeded anew" in said[0]
-    for number in range(count):
-        folder, kills = root / str(number), 0
+    first, said = (whole / "said.txt").read_text().split("\n", 1)
+    took, anew, number = float(first), "seeded anew" in said, 0
+    while number < count:
+        folder, kills = root / f"{number} {took}", 0
         folder.mkdir()
-        while not finished(folder):
-            delay = rng.uniform(0.0, 1.1 * float(took)) if kills < 3 else None
+        while not (folder / "end.zip").exists():
+            delay = rng.uniform(0.0, took) if kills < 3 else None
             kills += started(agent, kind, folder, delay) != 0
         if not kills:
-            told["too quick"] += 1
+            took *= 0.8  # it was faster than the first
             continue
+        number += 1
         same = (folder / "end.zip").read_bytes() == (whole / "end.zip").read_bytes()
         told["identical" if same else "DIFFERENT"] += 1
         told["kills"] += kills

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from . import ends
+
 HERE = Path(__file__).parent
 ONE_RUN = HERE.parent / "experiments" / "one_run.py"
 KILLS = int(os.environ.get("OTTRPO_KILLS", "50"))
@@ -152,3 +154,12 @@ def test_a_run_survives_being_killed_again_and_again(number, tmp_path):
     finished(begun(case, folder))
     assert results(folder) == whole
     print(f"{case}: {kills} kills in {runs + 1} runs; checkpoints when killed: {seen}")
+
+
+@pytest.mark.slow
+def test_every_agent_ends_alike_in_every_kind_of_environment():
+    wanted = int(os.environ.get("OTTRPO_ENDS", "200"))
+    told, kinds = ends.run(wanted)
+    assert told["identical"] >= wanted
+    assert not told["DIFFERENT"]
+    assert len(kinds) >= min(20, wanted // 2)
