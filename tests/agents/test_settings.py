@@ -128,7 +128,6 @@ def test_sb3_s_spelling_of_the_size_of_features():
         agent(policy_kwargs={"features_extractor_kwargs": {"depth": 1}})
 
 
-@pytest.mark.parametrize("radius", [1e-12, 9e-11])
 def test_sb3_s_words_for_what_is_so_anyway():
     so = {"use_expln": False, "squash_output": False, "share_features_extractor": False}
     assert agent(policy_kwargs=so | {"normalize_images": True, "full_std": True})
@@ -143,6 +142,7 @@ def test_sb3_s_words_for_what_is_so_anyway():
     assert (made.architecture.policy_layers, made.architecture.value_layers) == ((4,), (5,))
 
 
+@pytest.mark.parametrize("radius", [1e-12, 9e-11])
 def test_a_radius_that_would_be_raised_in_silence_is_refused(radius):
     with pytest.raises(ValueError, match="radius must be at least 1e-10"):
         agent(radius=radius)
