@@ -80,14 +80,16 @@ def test_sb3_s_own_callbacks(name, tmp_path):
 
 @every_agent
 def test_what_is_logged_reaches_files_and_tensorboard(name, tmp_path):
-    agent = made(name, tensorboard_log=str(tmp_path / "board")).learn(32)
+    agent = made(name, tensorboard_log=str(tmp_path / "board")).learn(32, log_interval=1)
     (folder,) = (tmp_path / "board").iterdir()
     assert folder.name == f"{type(agent).__name__}_1"
     scalars = EventAccumulator(str(folder)).Reload()
     steps = [event.step for event in scalars.Scalars("rollout/ep_rew_mean")]
     assert steps[-1] == 32
+    agent.logger.close()
     agent.set_logger(configure(str(tmp_path), ["csv", "json"]))
     agent.learn(32, log_interval=1)
+    agent.logger.close()
     with open(tmp_path / "progress.csv") as file:
         rows = list(csv.DictReader(file))
     assert [row["time/total_timesteps"] for row in rows] == ["16", "32"]
