@@ -21,10 +21,10 @@ OURS = {"n_steps": 16, "batch_size": 16, "n_epochs": 1}
 GUIDED = OURS | {"n_actions": 2, "n_features": 4, "dual_steps": 2}
 # how each is called
 DEEP = {
-    "ottrpo": (OTTRPO, OURS),
+    "ottrpo": (OTTRPO, OURS | {"buffer_size": 64}),
+    "ottrpo-gae": (OTTRPO, OURS | {"advantage": "gae"}),
     "ottrpo-network": (OTTRPO, OURS | {"advantage": "network", "n_candidates": 3}),
     "ottrpo-sample": (OTTRPO, OURS | {"model": "sample"}),
-    "ottrpo-replay": (OTTRPO, OURS | {"advantage": "replay", "buffer_size": 64}),
     "bgpg": (BGPG, GUIDED),
     "wnpg": (WNPG, GUIDED | {"n_basis": 2}),
     "clipped-ppo": (ClippedPPO, OURS),
@@ -33,9 +33,9 @@ DEEP = {
     "a2c": (A2C, {"n_steps": 16}),
 }
 IMPORTED = ("trpo", "ppo", "a2c")
-BOXES_ONLY = ("ottrpo-replay", "bgpg", "wnpg")
+BOXES_ONLY = ("bgpg", "wnpg")
 # the networks see what they see in every variant; one of them tries all spaces
-VARIANTS = ("ottrpo-network", "ottrpo-sample", "ottrpo-replay")
+VARIANTS = ("ottrpo-gae", "ottrpo-network", "ottrpo-sample")
 every_agent = pytest.mark.parametrize("name", DEEP)
 
 IMAGE = spaces.Box(0, 255, (36, 36, 1), np.uint8)

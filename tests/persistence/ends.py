@@ -39,9 +39,9 @@ NETS = {"policy_kwargs": {"net_arch": [8]}, "seed": 3}
 OURS = {"n_steps": 32, "batch_size": 32, "n_epochs": 1} | NETS
 GUIDED = OURS | {"n_actions": 2, "n_features": 4, "dual_steps": 2}
 AGENTS = {
-    "ottrpo": (OTTRPO, OURS),
+    "ottrpo": (OTTRPO, OURS | {"buffer_size": 200}),
+    "ottrpo-gae": (OTTRPO, OURS | {"advantage": "gae"}),
     "ottrpo-network": (OTTRPO, OURS | {"advantage": "network", "n_candidates": 3}),
-    "ottrpo-replay": (OTTRPO, OURS | {"advantage": "replay", "buffer_size": 100}),
     "bgpg": (BGPG, GUIDED),
     "wnpg": (WNPG, GUIDED | {"n_basis": 2}),
     "clipped-ppo": (ClippedPPO, OURS),
@@ -49,7 +49,7 @@ AGENTS = {
     "ppo": (PPO, OURS),
     "a2c": (A2C, {"n_steps": 32} | NETS),
 }
-BOXES_ONLY = ("ottrpo-replay", "bgpg", "wnpg")
+BOXES_ONLY = ("bgpg", "wnpg")
 ON_TABLES = {"tabular-ottrpo": TabularOTTRPO, "wpo": WPO}
 
 
