@@ -139,7 +139,8 @@ def test_sb3_s_words_for_what_is_so_anyway():
             agent(policy_kwargs={name: None})
     with pytest.warns(UserWarning, match="before 1.8"):
         made = agent(policy_kwargs={"net_arch": [{"pi": [4], "vf": [5]}]})
-    assert (made.architecture.policy_layers, made.architecture.value_layers) == ((4,), (5,))
+    assert made.policy.net_arch == {"pi": [4], "vf": [5]}
+    assert agent(policy_kwargs={"net_arch": None}).policy.net_arch["pi"] == [64, 64]
 
 
 @pytest.mark.parametrize("radius", [1e-12, 9e-11])

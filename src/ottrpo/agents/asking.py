@@ -104,6 +104,12 @@ class Asked(Playing):
     algorithm: Any
     train_state: TrainState
 
+    @property
+    def net_arch(self) -> dict[str, list[int]]:
+        """The hidden layers of the policy and of the value function."""
+        built = self.algorithm.architecture
+        return {"pi": list(built.policy_layers), "vf": list(built.value_layers)}
+
     def forward(
         self, obs: Any, deterministic: bool = False, action_masks: Any = None
     ) -> tuple[Array, Array, Array]:
