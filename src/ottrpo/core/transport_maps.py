@@ -100,6 +100,20 @@ def push_forward(problem: FiniteProblem, maps: list[tuple[Integers, float]]) -> 
     return policy_sa
 
 
+def push_plan(problem: FiniteProblem, plan_rk: Floats) -> Floats:
+    """The policy after each row's mass was shared among the actions as a plan says.
+
+    States that were not visited keep their rows untouched.
+    """
+    policy_sa = problem.policy_sa.copy()
+    visited_r = problem.dual.weight_r > 0
+    s, a = problem.state_r[visited_r], problem.action_r[visited_r]
+    mass_r = policy_sa[s, a]
+    policy_sa[s, a] = 0.0
+    np.add.at(policy_sa, s, mass_r[:, None] * plan_rk[visited_r])
+    return policy_sa
+
+
 def _maps(solution: DualSolution) -> list[tuple[Integers, float]]:
     share = solution.farthest_share
     if share == 0.0:
