@@ -170,14 +170,16 @@ def solve_sinkhorn(
     rows = _rows(xp, weight_r, gain_rk, cost_rk, entropy, reference_rk)
     radius = xp.asarray(radius, dtype=gain_rk.dtype)
     low, high = _enclosure(xp, rows, radius)
-    binding = _tilted(xp, rows, xp.exp(-low)).spent > radius
-    for _ in range(xp.finfo(gain_rk.dtype).bits - 4):
-        middle = 0.5 * (low + high)
-        spent = _tilted(xp, rows, xp.exp(-middle)).spent
-        low, high = xp.where(spent > radius, middle, low), xp.where(spent > radius, high, middle)
+    binding = _tilted(xp, rows, 1.0 / low).spent > radius
+    halvings = xp.finfo(gain_rk.dtype).bits - 4
+    for i in range(halvings):
+        # in size first, then in place: the last steps tell λ from the numbers next to it
+        middle = xp.sqrt(low) * xp.sqrt(high) if 2 * i < halvings else 0.5 * (low + high)
+        above = _tilted(xp, rows, 1.0 / middle).spent > radius
+        low, high = xp.where(above, middle, low), xp.where(above, high, middle)
     # if it does not bind the enclosure has shrunk to its lower end, where λ is as good as 0
-    found = _tilted(xp, rows, xp.exp(-high))
-    multiplier = xp.where(binding, xp.exp(high), 0.0)
+    found = _tilted(xp, rows, 1.0 / high)
+    multiplier = xp.where(binding, high, 0.0)
     # this is G(λ*) whatever λ is, and so its derivatives are those of G at λ*
     price = xp.where(xp.isfinite(multiplier), multiplier, 0.0)
     value = found.gain + rows.weight_r @ rows.best_r + price * (radius - found.spent)
@@ -258,7 +260,7 @@ def _log_mean(xp: Any, q_rk: Array, score_rk: Array) -> Array:
 
 
 def _enclosure(xp: Any, rows: _Rows, radius: Array) -> tuple[Array, Array]:
-    """Two numbers between which log λ* lies; the budget does not bind at all if not at the first.
+    """Two numbers between which λ* lies; the budget does not bind at all if not at the first.
 
     Above: at λ* the plan of least S_τ, with S_τ = s and gain v, is worth v + λ*(ε − s) ≤ G(λ*),
     which is at most the best gain of every row. Below: all other candidates have lost their mass.
@@ -273,7 +275,7 @@ def _enclosure(xp: Any, rows: _Rows, radius: Array) -> tuple[Array, Array]:
     reach = rows.entropy * (NOTHING - xp.log(rarest)) + xp.max(rows.cost_rk)
     low = gap / reach
     high = xp.where(feasible, -least.gain / xp.where(feasible, slack, 1.0), xp.inf)
-    return xp.log(low), xp.log(xp.maximum(high, low))
+    return low, xp.maximum(high, low)
 
 
 def tilted_at(problem: SinkhornProblem, multiplier: float) -> tuple[float, SinkhornSolution]:
