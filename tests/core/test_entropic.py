@@ -245,6 +245,13 @@ def test_a_tiny_region_of_kullback_and_leibler_keeps_its_digits():
         )
 
 
+def test_mass_below_the_range_of_float64_stays_gone():
+    policy_sa = np.array([[1.0, 1e-311], [0.5, 0.5]])
+    solution = solve_dual(kl_problem(policy_sa, [0.5, 0.5], [[0.0, 1.0], [0.0, 1.0]], 0.1))
+    np.testing.assert_array_equal(solution.plan_rk[0], [1.0, 0.0])
+    assert rel_entr(solution.plan_rk[1], 0.5).sum() == pytest.approx(0.2, rel=1e-13)
+
+
 def test_compiled_and_mapped_it_is_the_same():
     rng = np.random.default_rng(6)
     shape = 200, 5, 4

@@ -221,7 +221,9 @@ def _rows(
         xp.asarray(value, dtype=gain_rk.dtype)
         for value in (weight_r, cost_rk, entropy, reference_rk)
     )
-    usable_rk = reference_rk > 0
+    # what has lost bits is none: its inverse is beyond the largest number
+    usable_rk = reference_rk >= xp.finfo(gain_rk.dtype).tiny
+    reference_rk = xp.where(usable_rk, reference_rk, 0.0)
     best_r = xp.max(xp.where(usable_rk, gain_rk, -xp.inf), axis=1)
     gain_rk = xp.where(usable_rk, gain_rk - best_r[:, None], 0.0)
     return _Rows(weight_r, best_r, gain_rk, cost_rk, entropy, reference_rk)

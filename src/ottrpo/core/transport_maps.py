@@ -35,6 +35,11 @@ class PolicyUpdate:
     solution: DualSolution
     policy_sa: Floats
 
+    @classmethod
+    def by(cls, problem: FiniteProblem, solution: DualSolution) -> "PolicyUpdate":
+        """The update that a solution of the problem's dual stands for."""
+        return cls(problem, solution, push_forward(problem, _maps(solution)))
+
     @property
     def split_mass(self) -> float:
         """Weight of the rows whose mass is shared between two different targets."""
@@ -76,8 +81,7 @@ def update_policy(
     array([[0.75, 0.25]])
     """
     problem = finite_problem(policy_sa, occupancy_s, gain_sa, cost, radius, allowed_sa)
-    solution = solve_dual(problem.dual)
-    return PolicyUpdate(problem, solution, push_forward(problem, _maps(solution)))
+    return PolicyUpdate.by(problem, solve_dual(problem.dual))
 
 
 def push_forward(problem: FiniteProblem, maps: list[tuple[Integers, float]]) -> Floats:
