@@ -78,6 +78,14 @@ AGENTS = [
         vectors=True,
     ),
     Case(
+        "ottrpo-binned",
+        deep(policy_kwargs={"bins": 11}),
+        {REACH: 20_000},
+        192,
+        FAST | {"gamma": 0.0},
+        vectors=True,
+    ),
+    Case(
         "bgpg",
         deep(BGPG),
         {REACH: 5000},
