@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from ottrpo import OTTRPO
 from ottrpo.cli import main
-from ottrpo.core import Ordinal, Scaled, TableCost
+from ottrpo.core import Ordinal, Scaled, StateCost, TableCost
 from ottrpo.engine.models import Options, model_for
 from ottrpo.engine.models.base import Given
 from ottrpo.engine.models.binned import BinnedLinear
@@ -19,6 +19,7 @@ from ottrpo.engine.spaces import BinnedActions, actions_of
 
 REACH = "ottrpo.envs.toys:ottrpo/Reach-v0"
 BOX = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32))
+CHANGING = StateCost(lambda a, b, s: (a != b) * (1.0 + s[..., 0] ** 2), takes_labels=True)
 
 
 class Tried:
@@ -87,6 +88,32 @@ def test_what_is_spent_between_bins_is_what_pot_says(p):
         ]
         tolerance = 1e-6 * bins**p
         np.testing.assert_allclose(ordered_cost(old, new, p), expected, rtol=1e-4, atol=tolerance)
+
+
+@pytest.mark.parametrize("update", [None, "ascent", "regression"])
+def test_every_update_raises_what_it_should(update):
+    """The gradient at the acting policy points where the gains are, one factor at a time."""
+    actions = actions_of(BOX, 5)
+    model = BinnedLinear(Options(cost=Ordinal(), actions=actions, update=update))
+    batch = Tried(1, 5, 0)
+    batch.drawn = {"logits": np.zeros((1, 2, 5), np.float32), "label": np.array([[0, 4]])}
+    plan = model.plan(Given(batch, np.array([1.0]), 0.05))
+
+    class Logits:
+        def __init__(self, table):
+            self.table = table
+
+        def logits(self, flat, images, choices):
+            return self.table
+
+    rows = {name: jnp.asarray(array) for name, array in plan.rows.items()}
+    rows |= {"flat": jnp.zeros((1, 1)), "images": ()}
+    constants = {"multiplier": plan.solution.multiplier}
+    slope = jax.grad(lambda table: model.loss()(Logits(table), rows, jnp.ones(1), constants))
+    up = -np.asarray(slope(jnp.zeros((1, 2, 5))))[0]
+    assert up[0].argmax() == 0
+    assert up[1].argmax() == 4
+    np.testing.assert_allclose(up.sum(-1), 0.0, atol=1e-5)
 
 
 def test_labels_are_points_from_bound_to_bound():
@@ -171,6 +198,7 @@ def test_it_is_named_on_the_command_line(tmp_path, capsys):
         (REACH, {"policy_kwargs": {"bins": 5, "log_std_init": 0.0}}, "log_std_init is a Gaussian"),
         (REACH, {"policy_kwargs": {"bins": 5}, "learn_std": True}, "learn_std"),
         (REACH, {"policy_kwargs": {"bins": 5}, "cost": "squared-euclidean"}, "is for points"),
+        (REACH, {"policy_kwargs": {"bins": 5}, "cost": CHANGING}, "the same in all states"),
         (REACH, {"policy_kwargs": {"bins": 5}, "cost": TableCost(1 - np.eye(4))}, "for 4 actions"),
     ],
 )

@@ -227,6 +227,8 @@ class _Signal(BaseCallback):
 
 TABLES = {
     "table": (TabularOTTRPO, lambda: "Taxi-v4", {"radius": {"start": 0.1, "end": 0.01}}),
+    "sinkhorn": (TabularOTTRPO, lambda: "FrozenLake-v1", {"region": "sinkhorn"}),
+    "price": (TabularOTTRPO, lambda: "Taxi-v4", {"region": "kl", "step": {"start": 2, "end": 1}}),
     "wpo": (WPO, lambda: "FrozenLake-v1", {"radius": 0.1, "multiplier": "original"}),
     "stepped": (
         TabularOTTRPO,

@@ -8,14 +8,17 @@ and to go, and the exact problem has two columns, whatever the number of bins.
 
 from typing import Any, final
 
+import jax.numpy as jnp
 import numpy as np
 
 from ottrpo.engine.arrays import namespace
+from ottrpo.engine.networks import Policy
 from ottrpo.engine.spaces import BinnedActions
+from ottrpo.engine.update import Batch
 
-from .base import Given, Plan
+from .base import Given, Options, Plan, PolicyLoss
 from .candidates import Rows, solve_binding, summary
-from .finite import FiniteModel
+from .finite import FiniteModel, choice_log_probabilities
 
 Array = Any
 
@@ -27,10 +30,23 @@ class BinnedModel(FiniteModel):
     advantages = ("gae",)
     unbiased: bool
 
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        if options.cost.depends_on_state:
+            raise ValueError(f"bins need a cost that is the same in all states, got {options.cost}")
+
+    def loss(self) -> PolicyLoss:
+        """The gains as they are; what takes the policy out of the region is taken back.
+
+        The worth that the paper's ascent maximises is bounded below: where neighbours are near, to
+        leave a bad bin costs little, and a bad sample would count for less than a good one.
+        """
+        return expected_gain(self.choices) if self.options.update is None else super().loss()
+
     def plan(self, given: Given) -> Plan:
         """As `FiniteModel`, with the candidates that matter."""
-        if self.options.cost.depends_on_state or "mask" in given.batch.drawn:
-            return super().plan(given)
+        if "mask" in given.batch.drawn:
+            raise ValueError("action masks are for Discrete actions; a box in bins has none")
         probability_rfk, allowed_rfk = self.probabilities(given.batch)
         xp = namespace(probability_rfk)
         tried_rf = given.batch.drawn["label"]
@@ -56,6 +72,7 @@ class BinnedModel(FiniteModel):
         rows = {
             "target": target_rfk,
             "worth": gain_rf[..., None] * tried_rfk + better_rfk,
+            "gain": gain_rf[..., None] * tried_rfk,
             "allowed": allowed_rfk,
         }
         return Plan(solution, radius, inactive, rows, **summary(problem, solution))
@@ -75,6 +92,16 @@ class BinnedSample(BinnedModel):
 
     name = "sample"
     unbiased = False
+
+
+def expected_gain(choices: int) -> PolicyLoss:
+    """Ascent on what the problem maximises, mean_r Σ_a π_θ(a|s_r) A_ra."""
+
+    def loss(policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]) -> Array:
+        probability = jnp.exp(choice_log_probabilities(policy, rows, choices))
+        return -weight @ (probability * rows["gain"]).sum((1, 2))
+
+    return loss
 
 
 def pairs(probability_rfk: Array, rise_rfk: Array, cost_rfk: Array, radius: Array) -> Rows:
