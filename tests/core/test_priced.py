@@ -1,5 +1,7 @@
 """Three modes of one method: a budget, a price, and a proximal step reproduce one another."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from ottrpo.core import (
     LinearProblem,
     SinkhornProblem,
     multiplier_of_step,
+    rows_at,
     solve_at,
     solve_dual,
 )
@@ -55,6 +58,23 @@ def test_a_budget_of_what_a_price_spends_has_its_gain(problem):
         arrays = problem.weight_r, problem.gain_rk, problem.cost_rk
         budget = solve_dual(DualProblem(*arrays, priced.spent))
         assert budget.value == pytest.approx(priced.value, abs=1e-12 * highest)
+
+
+def test_compiled_and_mapped_it_is_the_same():
+    rng = np.random.default_rng(2)
+    weight, gain = rng.random((200, 6)), np.round(2 * rng.standard_normal((200, 6, 4))) / 2
+    cost = np.round(4 * rng.random(gain.shape)) / 2
+    cost[..., 0] = 0.0
+    weight[:, 0] *= rng.random(200) < 0.5
+    price = np.ceil(4 * rng.random(200)) / 4
+    with jax.enable_x64(True):
+        arrays = map(jnp.asarray, (weight, gain, cost, price))
+        found = jax.jit(jax.vmap(rows_at))(*arrays)
+    for i in range(200):
+        expected = solve_at(DualProblem(weight[i], gain[i], cost[i], 1.0), price[i])
+        np.testing.assert_array_equal(found.nearest_r[i], expected.nearest_r)
+        np.testing.assert_array_equal(found.farthest_r[i], expected.farthest_r)
+        assert found.spent[i] == pytest.approx(expected.spent, rel=1e-14)
 
 
 @pytest.mark.parametrize("metric", [None, [2.0, 0.5, 1.0], np.eye(3) + 0.3])
