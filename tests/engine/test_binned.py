@@ -11,11 +11,13 @@ from gymnasium import spaces
 from ottrpo import OTTRPO
 from ottrpo.cli import main
 from ottrpo.core import Ordinal, Scaled, StateCost, TableCost
+from ottrpo.device import make_train
 from ottrpo.engine.models import Options, model_for
 from ottrpo.engine.models.base import Given
 from ottrpo.engine.models.binned import BinnedLinear
 from ottrpo.engine.models.finite import FiniteLinear, FiniteSample, ordered_cost
 from ottrpo.engine.spaces import BinnedActions, actions_of
+from tests.device.pendulum import Pendulum
 
 REACH = "ottrpo.envs.toys:ottrpo/Reach-v0"
 BOX = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32))
@@ -162,6 +164,15 @@ def test_no_update_leaves_the_region():
         assert 0 < report["ot/spent"] <= report["ot/radius"]
         assert report["ot/violation"] == 0
         assert report["ot/dual_gap"] < 1e-9
+
+
+def test_a_training_compiled_whole_stays_in_its_regions():
+    settings = {"n_envs": 4, "n_steps": 32, "batch_size": 64, "n_epochs": 2}
+    kwargs = {"net_arch": [8], "bins": 9}
+    train = make_train(Pendulum(), total_timesteps=4 * 32 * 3, policy_kwargs=kwargs, **settings)
+    _, metrics = jax.jit(train)(jax.random.key(0))
+    assert (np.asarray(metrics["ot/spent"]) > 0).all()
+    assert (np.asarray(metrics["ot/spent"]) <= np.asarray(metrics["ot/radius"])).all()
 
 
 def action_of(agent, observation):
