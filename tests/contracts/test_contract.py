@@ -6,6 +6,7 @@ learn them.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -77,6 +78,14 @@ AGENTS = [
         vectors=True,
     ),
     Case(
+        "ottrpo-binned",
+        deep(policy_kwargs={"bins": 11}),
+        {REACH: 20_000},
+        192,
+        FAST | {"gamma": 0.0},
+        vectors=True,
+    ),
+    Case(
         "bgpg",
         deep(BGPG),
         {REACH: 5000},
@@ -137,6 +146,16 @@ AGENTS = [
         refuses=IMPORTED,
     ),
     Case("tabular-ottrpo", TabularOTTRPO, {MATCH: 40_000}, 10_000, BANDIT),
+    *(
+        Case(
+            f"tabular-{region}",
+            partial(TabularOTTRPO, region=region),
+            {MATCH: 40_000},
+            10_000,
+            BANDIT,
+        )
+        for region in ("sinkhorn", "kl")
+    ),
     # one map with ties broken by index leaves a label unlearnt here; moving all of them does not
     Case("wpo", WPO, {MATCH: 40_000}, 10_000, BANDIT | {"tie": "move"}, keeps_region=False),
 ]

@@ -7,6 +7,7 @@ import pytest
 from ottrpo.core import (
     Binary,
     Mahalanobis,
+    Ordinal,
     PNorm,
     SquaredEuclidean,
     StateCost,
@@ -16,6 +17,7 @@ from ottrpo.core.cost_data import COST_KINDS, cost_from_data, cost_to_data
 
 COSTS = [
     Binary(),
+    Ordinal(1.5),
     SquaredEuclidean(),
     PNorm(1),
     PNorm(math.inf, power=2),
@@ -55,6 +57,7 @@ def test_short_forms():
         ({"kind": 3}, "needs a 'kind'"),
         ({"kind": "binary", "x": 1}, "'x' is not a field"),
         ({"kind": "p-norm"}, "needs the fields"),
+        ({"kind": "ordinal", "p": 0.5}, "p of an ordinal cost must be at least 1"),
         ({"kind": "p-norm", "p": [1]}, "must be a number"),
         ({"kind": "p-norm", "p": 0.5}, "p must be at least 1"),
         ({"kind": "scaled", "factor": 1}, "needs the fields"),

@@ -8,6 +8,7 @@ import pytest
 from ottrpo.core import (
     Binary,
     Mahalanobis,
+    Ordinal,
     PNorm,
     SquaredEuclidean,
     StateCost,
@@ -26,7 +27,7 @@ POINT_COSTS = [
     Mahalanobis(METRIC),
     0.5 * SquaredEuclidean() + 2 * PNorm(1),
 ]
-LABEL_COSTS = [Binary(), TableCost(ASYMMETRIC), 3 * Binary() + TableCost(ASYMMETRIC)]
+LABEL_COSTS = [Binary(), Ordinal(), TableCost(ASYMMETRIC), 3 * Binary() + TableCost(ASYMMETRIC)]
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_pot_and_the_audit_measure_the_same_thing():
     for cost in (Binary(), TableCost(rng.uniform(0.2, 2, (4, 4)) * (1 - np.eye(4)))):
         update = update_policy(policy_sa, occupancy_s, rng.normal(size=(20, 4)), cost, 0.1)
         improvement = Improvement(
-            update.problem, update.policy_sa, update.solution.multiplier, 0.1, 0.0, 0.0, 0.0
+            update.problem, update.policy_sa, update.solution.multiplier, 0.1, 0.0, 0.0, 0.0, 0.1
         )
         assert pot_discrepancy(improvement) == pytest.approx(0.1, rel=1e-9)
 

@@ -94,6 +94,7 @@ CASES = {
     ),
     "paced": (OTTRPO, gym_env("Hopper-v5"), {"adapt_pace": True, "std_step": 0.01}),
     "labels": (OTTRPO, gym_env("CartPole-v1"), {}),
+    "bins": (OTTRPO, gym_env("Hopper-v5"), {"policy_kwargs": {"bins": 9}}),
     "bgpg": (BGPG, gym_env("Pendulum-v1"), {"n_actions": 2, "n_features": 4, "dual_steps": 2}),
     "wnpg": (WNPG, gym_env("Pendulum-v1"), {"n_actions": 2, "n_features": 4, "dual_steps": 2}),
     "dictionary": (
@@ -226,6 +227,8 @@ class _Signal(BaseCallback):
 
 TABLES = {
     "table": (TabularOTTRPO, lambda: "Taxi-v4", {"radius": {"start": 0.1, "end": 0.01}}),
+    "sinkhorn": (TabularOTTRPO, lambda: "FrozenLake-v1", {"region": "sinkhorn"}),
+    "price": (TabularOTTRPO, lambda: "Taxi-v4", {"region": "kl", "step": {"start": 2, "end": 1}}),
     "wpo": (WPO, lambda: "FrozenLake-v1", {"radius": 0.1, "multiplier": "original"}),
     "stepped": (
         TabularOTTRPO,

@@ -57,25 +57,21 @@ class Categorical:
 
     def sample(self) -> Array:
         """An action for each row."""
-        return self._named((self._log + self._rng.gumbel(size=self._log.shape)).argmax(-1))
+        noise = self._rng.gumbel(size=self._log.shape)
+        return self._actions.to_world((self._log + noise).argmax(-1))
 
     def mode(self) -> Array:
         """The likeliest action of each row."""
-        return self._named(self._log.argmax(-1))
+        return self._actions.to_world(self._log.argmax(-1))
 
     def log_prob(self, actions: Array) -> Array:
         """Logarithm of the probability of an action of each row."""
-        label = np.asarray(actions).astype(np.int64).reshape(self._log.shape[:2])
-        label = label - self._actions.start
+        label = self._actions.labels_of(actions)
         return np.take_along_axis(self._log, label[..., None], -1)[..., 0].sum(-1)
 
     def entropy(self) -> Array:
         """Entropy of each row."""
         return -(np.exp(self._log) * self._log).sum((-2, -1))
-
-    def _named(self, label: Array) -> Array:
-        action = label + self._actions.start
-        return action[:, 0] if self._actions.scalar else action
 
 
 Distribution = Gaussian | Categorical
@@ -94,8 +90,7 @@ def drawn_actions(actions: BoxActions | FiniteActions, drawn: dict[str, Array]) 
     """The actions in the rows of an actor's record, not clipped."""
     if isinstance(actions, BoxActions):
         return actions.to_world(drawn["action"]).reshape(-1, *actions.shape)
-    label = drawn["label"] + actions.start
-    return label[:, 0] if actions.scalar else label
+    return actions.to_world(drawn["label"])
 
 
 class Asked(Playing):

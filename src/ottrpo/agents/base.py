@@ -39,7 +39,7 @@ from ottrpo.engine.state import Normaliser, TrainState
 from .asking import Asked
 from .guards import require_finite_estimates, require_finite_update
 from .offering import offer
-from .policies import POLICIES, architecture_of, layout_for
+from .policies import POLICIES, architecture_of, bins_of, layout_for
 from .saving import SavedAgent, streams
 from .settings import DeepSettings
 from .watching import Later, Locals, Watcher
@@ -164,7 +164,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         if not hasattr(self, "observation_space"):
             raise ValueError("an agent needs an environment to learn its spaces from, got None")
         self.layout = layout_for(self.policy_class, self.observation_space)
-        self.actions = actions_of(self.action_space)
+        self.actions = actions_of(self.action_space, bins_of(self.policy_kwargs))
         self.architecture = architecture_of(
             self.policy_kwargs,
             self.layout,

@@ -10,14 +10,14 @@ import warnings
 from dataclasses import replace
 from typing import Any, ClassVar, final
 
-from ottrpo.core import Binary, Cost, SquaredEuclidean
+from ottrpo.core import Binary, Cost, Ordinal, SquaredEuclidean
 from ottrpo.engine import models
 from ottrpo.engine.algorithms.mixed import MixedTrustRegion
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
 from ottrpo.engine.estimate import Rollout
 from ottrpo.engine.models.base import Options, quadratic_metric
 from ottrpo.engine.schedules import Schedules, as_schedule
-from ottrpo.engine.spaces import BoxActions
+from ottrpo.engine.spaces import BinnedActions, BoxActions
 
 from .base import DeepAgent
 from .radius import Radius
@@ -129,7 +129,8 @@ class OTTRPO(DeepAgent):
 
     def _options(self) -> Options:
         box = isinstance(self.actions, BoxActions)
-        default: Cost = SquaredEuclidean() if box else Binary()
+        labels = Ordinal() if isinstance(self.actions, BinnedActions) else Binary()
+        default: Cost = SquaredEuclidean() if box else labels
         cost = default if self.told.cost is None else self.told.cost
         if cost.takes_labels is box:
             kind = "labels" if cost.takes_labels else "points"

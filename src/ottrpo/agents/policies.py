@@ -13,7 +13,7 @@ from .checks import at_least, finite
 
 KEYWORDS = (
     *("net_arch", "activation_fn", "ortho_init", "log_std_init", "features_dim"),
-    "features_extractor_kwargs",
+    *("features_extractor_kwargs", "bins"),
 )
 # SB3's that can be said because it is so anyway: the one value, and what the others would need
 AS_IT_IS: dict[str, tuple[Any, str]] = {
@@ -53,6 +53,15 @@ class MultiInputPolicy:
 
 
 POLICIES = {kind.__name__: kind for kind in (MlpPolicy, CnnPolicy, MultiInputPolicy)}
+
+
+def bins_of(policy_kwargs: Any) -> int | None:
+    """Of each coordinate of a box, if ``policy_kwargs`` ask for a binned actor."""
+    if not isinstance(policy_kwargs, dict) or policy_kwargs.get("bins") is None:
+        return None
+    if "log_std_init" in policy_kwargs:
+        raise ValueError("log_std_init is a Gaussian's; with bins there is none")
+    return at_least("bins", policy_kwargs["bins"], 2)
 
 
 def layout_for(policy_class: Any, space: spaces.Space[Any]) -> ObservationLayout:

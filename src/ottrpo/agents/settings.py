@@ -67,7 +67,7 @@ class DeepSettings:
         stats_window_size: episodes over which logged returns are averaged.
         tensorboard_log: directory for TensorBoard.
         policy_kwargs: ``net_arch``, ``activation_fn`` (a name or a torch class), ``ortho_init``,
-            ``log_std_init``, ``features_dim``.
+            ``log_std_init``, ``features_dim``; ``bins``: labels for each coordinate of a box.
         verbose: 0 nothing, 1 SB3's tables.
         seed: of everything random.
         device: ``auto`` and ``cpu`` are the CPU; ``cuda`` the first accelerator.

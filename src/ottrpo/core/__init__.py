@@ -4,6 +4,7 @@ from .costs import (
     Binary,
     Cost,
     Mahalanobis,
+    Ordinal,
     PNorm,
     Scaled,
     SquaredEuclidean,
@@ -23,7 +24,9 @@ from .discrepancy import (
     violation,
 )
 from .dual import dual_value, regularised_advantage, solve_dual
+from .entropic import SinkhornProblem, SinkhornSolution, kl_problem, solve_sinkhorn
 from .improvement import improvement_bound, surrogate
+from .priced import multiplier_of_step, solve_at
 from .problems import (
     DualProblem,
     FiniteProblem,
@@ -34,8 +37,8 @@ from .problems import (
     mean_and_sample_problem,
 )
 from .solution import DualSolution, split_weight
-from .traceable import solve_linear, solve_rows
-from .transport_maps import PolicyUpdate, push_forward, update_policy
+from .traceable import rows_at, solve_linear, solve_rows
+from .transport_maps import PolicyUpdate, push_forward, push_plan, update_policy
 
 __all__ = [
     "Audit",
@@ -46,9 +49,12 @@ __all__ = [
     "FiniteProblem",
     "LinearProblem",
     "Mahalanobis",
+    "Ordinal",
     "PNorm",
     "PolicyUpdate",
     "Scaled",
+    "SinkhornProblem",
+    "SinkhornSolution",
     "SquaredEuclidean",
     "StateCost",
     "Summed",
@@ -63,13 +69,19 @@ __all__ = [
     "finite_problem",
     "gaussian_w2_squared",
     "improvement_bound",
+    "kl_problem",
     "mean_and_sample_problem",
     "mean_shift_squared",
+    "multiplier_of_step",
     "push_forward",
+    "push_plan",
     "regularised_advantage",
+    "rows_at",
+    "solve_at",
     "solve_dual",
     "solve_linear",
     "solve_rows",
+    "solve_sinkhorn",
     "split_weight",
     "surrogate",
     "total_variation",

@@ -15,6 +15,7 @@ from .costs import (
     Binary,
     Cost,
     Mahalanobis,
+    Ordinal,
     PNorm,
     Scaled,
     SquaredEuclidean,
@@ -24,6 +25,7 @@ from .costs import (
 
 COST_KINDS: dict[str, type[Cost]] = {
     "binary": Binary,
+    "ordinal": Ordinal,
     "squared-euclidean": SquaredEuclidean,
     "p-norm": PNorm,
     "mahalanobis": Mahalanobis,

@@ -92,6 +92,28 @@ class Binary(Cost):
 
 
 @final
+@dataclass(frozen=True)
+class Ordinal(Cost):
+    """c(i, j) = |i − j|ᵖ with p ≥ 1, for labels in an order: neighbours are cheap to reach.
+
+    >>> Ordinal(2.0).matrix(3)
+    array([[0., 1., 4.],
+           [1., 0., 1.],
+           [4., 1., 0.]])
+    """
+
+    p: float = 2.0
+    takes_labels = True
+
+    def __post_init__(self) -> None:
+        require(1 <= self.p < np.inf, f"p of an ordinal cost must be at least 1, got {self.p}")
+
+    def __call__(self, source: Array, target: Array, state: Array | None = None) -> Array:
+        """|i − j|ᵖ."""
+        return (abs(source - target) * 1.0) ** self.p
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class TableCost(Cost):
     """c(a, a') read from a table [A, A], or c_s(a, a') from a table [S, A, A].

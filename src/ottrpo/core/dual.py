@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .checks import Floats, Integers, require
+from .entropic import SinkhornProblem, SinkhornSolution, least_spent, solve_sinkhorn, tilted_at
 from .envelopes import pick, walk, walk_pairs
 from .exact import UNITS, amount, exact_dot, fractions, upper_dot
 from .problems import DualProblem, LinearProblem
@@ -31,6 +32,7 @@ ROUNDING = 2.0**-52
 # Slopes below this may have lost bits, or have become 0.
 SMALLEST_SLOPE = 2.0**-960
 
+NO_PROBLEM = "expected a DualProblem, a LinearProblem or a SinkhornProblem, got {}"
 MULTIPLIER_OVERFLOWS = (
     "the multiplier overflows float64: a cost is too small for the gain it buys; rescale"
 )
@@ -58,7 +60,7 @@ def regularised_advantage(problem: DualProblem, multiplier: float) -> Floats:
 @singledispatch
 def dual_value(problem: Any, multiplier: float) -> float:
     """G(λ): an upper bound on the primal value for every λ ≥ 0, attained at λ*."""
-    raise TypeError(f"expected a DualProblem or a LinearProblem, got {type(problem).__name__}")
+    raise TypeError(NO_PROBLEM.format(type(problem).__name__))
 
 
 @dual_value.register
@@ -76,16 +78,24 @@ def _(problem: LinearProblem, multiplier: float) -> float:
     return float(multiplier * problem.radius + energy / (4 * multiplier))
 
 
+@dual_value.register
+def _(problem: SinkhornProblem, multiplier: float) -> float:
+    require(multiplier > 0, "the plan of a Sinkhorn problem needs a positive multiplier")
+    return tilted_at(problem, multiplier)[0]
+
+
 @singledispatch
-def solve_dual(problem: Any) -> DualSolution:
+def solve_dual(problem: Any) -> Any:
     """Minimise G over λ ≥ 0, exactly, and return the maps that attain the primal.
 
     >>> problem = DualProblem([1.0], [[0.0, 1.0]], [[0.0, 1.0]], radius=0.25)
     >>> solution = solve_dual(problem)
     >>> solution.multiplier, solution.split, solution.spent
     (1.0, 0.75, 0.25)
+
+    A `SinkhornProblem` has one plan instead of two maps, and a `SinkhornSolution`.
     """
-    raise TypeError(f"expected a DualProblem or a LinearProblem, got {type(problem).__name__}")
+    raise TypeError(NO_PROBLEM.format(type(problem).__name__))
 
 
 @solve_dual.register
@@ -110,6 +120,25 @@ def _(problem: LinearProblem) -> DualSolution:
         "the solution overflows float64: rescale the gradients, the weights or the radius",
     )
     return found
+
+
+@solve_dual.register
+def _(problem: SinkhornProblem) -> SinkhornSolution:
+    least = least_spent(problem)
+    require(
+        problem.radius > least,
+        f"the radius must be above {least}, which the entropy alone takes, got {problem.radius}: "
+        "lower the entropy or raise the radius",
+    )
+    with np.errstate(all="ignore"):  # what is no number is told below
+        found = solve_sinkhorn(*problem.arrays)
+    require(
+        all(np.isfinite(number).all() for number in found),
+        "its numbers are too far apart for float64: rescale the gains, the costs or the entropy",
+    )
+    multiplier, value, spent, binding, plan_rk, transport = found
+    numbers = float(multiplier), float(value), float(spent), bool(binding)
+    return SinkhornSolution(*numbers, plan_rk, float(transport))
 
 
 def _solve_scaled(

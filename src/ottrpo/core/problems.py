@@ -70,7 +70,7 @@ class DualProblem:
         same_shape("weight_r", weight, gain.shape[:1], "the rows of gain_rk")
         same_shape("cost_rk", cost, gain.shape, "gain_rk")
         allowed = mask("allowed_rk", allowed_rk, gain.shape, "gain_rk")
-        _set(
+        assign(
             self,
             weight_r=weight,
             gain_rk=gain,
@@ -122,7 +122,7 @@ class LinearProblem:
         gradient = floats("gradient_rd", gradient_rd, ndim=2)
         require(gradient.size > 0, f"the problem is empty: gradient_rd has shape {gradient.shape}")
         same_shape("weight_r", weight, gradient.shape[:1], "the rows of gradient_rd")
-        _set(
+        assign(
             self,
             weight_r=weight,
             gradient_rd=gradient,
@@ -185,7 +185,7 @@ def finite_problem(
     if state_r.size == 0:  # nothing was visited: the rows are there, without weight, and stay
         state_r, action_r = np.nonzero(policy)
     dual = object.__new__(DualProblem)
-    _set(  # what it is made of was checked, and need not be again, row by row
+    assign(  # what it is made of was checked, and need not be again, row by row
         dual,
         weight_r=weight_sa[state_r, action_r],
         gain_rk=gain[state_r],
@@ -279,7 +279,8 @@ def candidates_problem(
     )
 
 
-def _set(instance: object, **values: object) -> None:
+def assign(instance: object, **values: object) -> None:
+    """Set attributes of a frozen dataclass that is being made."""
     for name, value in values.items():
         object.__setattr__(instance, name, value)
 

@@ -8,7 +8,7 @@ and masked, since shapes must not depend on values; nothing is checked, since va
 while a program is traced.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from .solution import DualSolution
 
@@ -35,25 +35,11 @@ def solve_rows(
     (1.0, 0.75, 0.25)
     """
     xp = gain_rk.__array_namespace__()
-    weight_r, cost_rk, radius = (
-        xp.asarray(value, dtype=gain_rk.dtype) for value in (weight_r, cost_rk, radius)
-    )
-    free_rk = cost_rk == 0
-    score_rk = gain_rk
-    if allowed_rk is not None:
-        free_rk = free_rk & allowed_rk
-        score_rk = xp.where(allowed_rk, gain_rk, -xp.inf)  # below every envelope
-    stay_r = xp.argmax(free_rk, axis=1) if stay_r is None else xp.asarray(stay_r)
-    start_r = xp.where(weight_r > 0, _best_free(xp, score_rk, free_rk, stay_r), stay_r)
-    target_lr, breakpoint_lr, mass_lr = _walk(xp, weight_r, score_rk, cost_rk, start_r)
+    radius = xp.asarray(radius, dtype=gain_rk.dtype)
+    walked = _walked(xp, weight_r, gain_rk, cost_rk, allowed_rk, stay_r)
+    weight_r, score_rk, cost_rk, _, _, breakpoint_lr, mass_lr = walked
     multiplier = _exhaust(xp, breakpoint_lr, mass_lr, radius)
-
-    above_lr = breakpoint_lr > multiplier
-    reached_lr = above_lr | ((breakpoint_lr == multiplier) & (multiplier > 0))
-    nearest_r = farthest_r = start_r
-    for target_r, above_r, reached_r in zip(target_lr, above_lr, reached_lr, strict=True):
-        nearest_r = xp.where(above_r, target_r, nearest_r)
-        farthest_r = xp.where(reached_r, target_r, farthest_r)
+    nearest_r, farthest_r, above_lr, reached_lr = _held(xp, walked, multiplier)
     dearest_r = _farthest_maximiser(xp, score_rk, cost_rk, nearest_r)
     spent = xp.sum(xp.where(above_lr, mass_lr, 0.0))
     tied = xp.sum(xp.where(reached_lr & ~above_lr, mass_lr, 0.0))
@@ -70,6 +56,31 @@ def solve_rows(
         nearest_r=nearest_r,
         farthest_r=xp.where((multiplier > 0) | (weight_r == 0), farthest_r, dearest_r),
         farthest_share=share,
+    )
+
+
+def rows_at(
+    weight_r: Array,
+    gain_rk: Array,
+    cost_rk: Array,
+    multiplier: Array,
+    allowed_rk: Array | None = None,
+    stay_r: Array | None = None,
+) -> DualSolution:
+    """What `solve_at` answers to such rows and a price: the nearest maximisers of A − λc."""
+    xp = gain_rk.__array_namespace__()
+    multiplier = xp.asarray(multiplier, dtype=gain_rk.dtype)
+    walked = _walked(xp, weight_r, gain_rk, cost_rk, allowed_rk, stay_r)
+    nearest_r, farthest_r, above_lr, _ = _held(xp, walked, multiplier)
+    return DualSolution(
+        multiplier=multiplier,
+        value=walked.weight_r @ _pick(xp, gain_rk, nearest_r),
+        spent=xp.sum(xp.where(above_lr, walked.mass_lr, 0.0)),
+        binding=True,
+        split=1.0,
+        nearest_r=nearest_r,
+        farthest_r=farthest_r,
+        farthest_share=0.0,
     )
 
 
@@ -108,6 +119,49 @@ def lift(weight_r: Array, gradient_rd: Array, metric: Array | None) -> tuple[Arr
         by_matrix = metric.ndim == 2
         lifted_rd = xp.linalg.solve(metric, gradient_rd.T).T if by_matrix else gradient_rd / metric
     return lifted_rd, weight_r @ (gradient_rd * lifted_rd).sum(axis=1)
+
+
+class _Walked(NamedTuple):
+    """The envelopes of all rows: where each starts, and its passages level by level."""
+
+    weight_r: Array
+    score_rk: Array
+    cost_rk: Array
+    start_r: Array
+    target_lr: list[Array]
+    breakpoint_lr: Array
+    mass_lr: Array
+
+
+def _walked(
+    xp: Any,
+    weight_r: Array,
+    gain_rk: Array,
+    cost_rk: Array,
+    allowed_rk: Array | None,
+    stay_r: Array | None,
+) -> _Walked:
+    weight_r, cost_rk = (xp.asarray(value, dtype=gain_rk.dtype) for value in (weight_r, cost_rk))
+    free_rk = cost_rk == 0
+    score_rk = gain_rk
+    if allowed_rk is not None:
+        free_rk = free_rk & allowed_rk
+        score_rk = xp.where(allowed_rk, gain_rk, -xp.inf)  # below every envelope
+    stay_r = xp.argmax(free_rk, axis=1) if stay_r is None else xp.asarray(stay_r)
+    start_r = xp.where(weight_r > 0, _best_free(xp, score_rk, free_rk, stay_r), stay_r)
+    passages = _walk(xp, weight_r, score_rk, cost_rk, start_r)
+    return _Walked(weight_r, score_rk, cost_rk, start_r, *passages)
+
+
+def _held(xp: Any, walked: _Walked, multiplier: Array) -> tuple[Array, Array, Array, Array]:
+    """The candidates held just above and just below λ, and the passages that led there."""
+    above_lr = walked.breakpoint_lr > multiplier
+    reached_lr = above_lr | ((walked.breakpoint_lr == multiplier) & (multiplier > 0))
+    nearest_r = farthest_r = walked.start_r
+    for target_r, above_r, reached_r in zip(walked.target_lr, above_lr, reached_lr, strict=True):
+        nearest_r = xp.where(above_r, target_r, nearest_r)
+        farthest_r = xp.where(reached_r, target_r, farthest_r)
+    return nearest_r, farthest_r, above_lr, reached_lr
 
 
 def _walk(

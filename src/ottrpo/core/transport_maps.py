@@ -35,6 +35,11 @@ class PolicyUpdate:
     solution: DualSolution
     policy_sa: Floats
 
+    @classmethod
+    def by(cls, problem: FiniteProblem, solution: DualSolution) -> "PolicyUpdate":
+        """The update that a solution of the problem's dual stands for."""
+        return cls(problem, solution, push_forward(problem, _maps(solution)))
+
     @property
     def split_mass(self) -> float:
         """Weight of the rows whose mass is shared between two different targets."""
@@ -76,8 +81,7 @@ def update_policy(
     array([[0.75, 0.25]])
     """
     problem = finite_problem(policy_sa, occupancy_s, gain_sa, cost, radius, allowed_sa)
-    solution = solve_dual(problem.dual)
-    return PolicyUpdate(problem, solution, push_forward(problem, _maps(solution)))
+    return PolicyUpdate.by(problem, solve_dual(problem.dual))
 
 
 def push_forward(problem: FiniteProblem, maps: list[tuple[Integers, float]]) -> Floats:
@@ -97,6 +101,20 @@ def push_forward(problem: FiniteProblem, maps: list[tuple[Integers, float]]) -> 
     policy_sa[s, a] = 0.0
     for target_r, share in maps:
         np.add.at(policy_sa, (s, target_r[moves_r]), share * mass_r)
+    return policy_sa
+
+
+def push_plan(problem: FiniteProblem, plan_rk: Floats) -> Floats:
+    """The policy after each row's mass was shared among the actions as a plan says.
+
+    States that were not visited keep their rows untouched.
+    """
+    policy_sa = problem.policy_sa.copy()
+    visited_r = problem.dual.weight_r > 0
+    s, a = problem.state_r[visited_r], problem.action_r[visited_r]
+    mass_r = policy_sa[s, a]
+    policy_sa[s, a] = 0.0
+    np.add.at(policy_sa, s, mass_r[:, None] * plan_rk[visited_r])
     return policy_sa
 
 

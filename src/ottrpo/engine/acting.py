@@ -227,8 +227,7 @@ class FiniteActor:
                 self._mask[t] = mask
         scores = logits if self._noise is None else logits + self._noise[t]
         label = scores.argmax(-1, out=self._label[t])
-        action = label + self._actions.start
-        return action[:, 0] if self._actions.scalar else action
+        return self._actions.to_world(label)
 
     def record(self) -> dict[str, Array]:
         """Labels [t, n, f], logits and, where there were any, masks [t, n, f, k]."""
@@ -269,8 +268,7 @@ def act(
         logits = jnp.where(allowed, logits, FORBIDDEN)
         label = (logits + noise).argmax(-1)
         record = {"label": label, "logits": logits} | ({} if mask is None else {"mask": mask})
-        world = label + actions.start
-        return (world[:, 0] if actions.scalar else world), record
+        return actions.to_world(label), record
     mean, std = policy.gaussian(flat, images)
     if noise.ndim == 2:
         action = mean + std * noise

@@ -1,6 +1,7 @@
 """Observations and actions of any supported space, as the engine sees them, and as JSON."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -211,6 +212,15 @@ class FiniteActions:
         """Which labels exist."""
         return np.arange(self.choices)[None] < np.array(self.counts)[:, None]
 
+    def to_world(self, label: Array) -> Array:
+        """Labels [n, f], counted from 0, as the environment names them."""
+        action = label + self.start
+        return action[:, 0] if self.scalar else action
+
+    def labels_of(self, action: Array) -> Array:
+        """What `to_world` named, one row for each of n actions."""
+        return np.asarray(action).astype(np.int64).reshape(-1, self.factors) - self.start
+
     def pad_mask(self, mask_n: Array) -> NDArray[np.bool_]:
         """Action masks as environments state them [n, sum of counts], as [n, f, k]."""
         mask_n = np.asarray(mask_n)
@@ -226,18 +236,50 @@ class FiniteActions:
         return padded
 
 
-def actions_of(space: spaces.Space[Any]) -> BoxActions | FiniteActions:
-    """How the policy sees the action space; an unsupported one is refused by name."""
+@dataclass(frozen=True)
+class BinnedActions(FiniteActions):
+    """A box whose coordinates are labels: points at equal distances, from one bound to the other.
+
+    A policy over them may have several modes, and mass may be split; neighbours remain neighbours
+    under a cost of the labels' distance (`ottrpo.core.Ordinal`).
+    """
+
+    box: BoxActions
+
+    @cached_property
+    def points_fk(self) -> NDArray[Any]:
+        """Where in the box each label is."""
+        share_k = np.linspace(0.0, 1.0, self.choices)
+        low_f, high_f = (np.asarray(b, np.float64)[:, None] for b in (self.box.low, self.box.high))
+        points_fk = low_f * (1.0 - share_k) + high_f * share_k
+        return points_fk if self.box.wide else points_fk.astype(np.float32)
+
+    def to_world(self, label: Array) -> Array:
+        """The points of the labels [n, f], in the shape of the box."""
+        coordinate_f = np.arange(self.factors)
+        points_fk = label.__array_namespace__().asarray(self.points_fk)
+        return points_fk[coordinate_f, label].reshape(-1, *self.box.shape)
+
+    def labels_of(self, action: Array) -> Array:
+        """The labels whose points are nearest."""
+        away = np.asarray(action).reshape(-1, self.factors, 1) - self.points_fk
+        return np.abs(away).argmin(-1)
+
+
+def actions_of(space: spaces.Space[Any], bins: int | None = None) -> BoxActions | FiniteActions:
+    """How the policy sees the action space; an unsupported one is refused by name.
+
+    Args:
+        space: of the environment.
+        bins: of each coordinate of a box; ``None`` leaves it a box.
+    """
+    if bins is not None:
+        if not isinstance(space, spaces.Box):
+            raise ValueError(f"bins need actions in a Box, got {space}")
+        box = _box(space)
+        return BinnedActions((bins,) * box.size, np.zeros(box.size, np.int64), False, box)
     if isinstance(space, spaces.Box):
-        low, high = _inside(space.low, np.inf), _inside(space.high, -np.inf)
-        if low.size == 0:
-            raise ValueError(f"the action box must have at least one entry, got {space}")
-        if not (np.isfinite(low).all() and np.isfinite(high).all()):
-            raise ValueError(
-                f"the action box must be bounded, got {space}; say which actions are worth trying: "
-                "gymnasium.wrappers.TransformAction(env, lambda action: action, Box(low, high))"
-            )
-        return BoxActions(low, high, space.shape, wide=space.dtype == np.float64)
+        return _box(space)
     if isinstance(space, spaces.Discrete):
         return FiniteActions((int(space.n),), np.array([int(space.start)]), scalar=True)
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
@@ -250,6 +292,18 @@ def actions_of(space: spaces.Space[Any]) -> BoxActions | FiniteActions:
         f"action space {space} is not supported; allowed: a bounded Box, Discrete, and "
         "MultiDiscrete or MultiBinary with one axis"
     )
+
+
+def _box(space: spaces.Box) -> BoxActions:
+    low, high = _inside(space.low, np.inf), _inside(space.high, -np.inf)
+    if low.size == 0:
+        raise ValueError(f"the action box must have at least one entry, got {space}")
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise ValueError(
+            f"the action box must be bounded, got {space}; say which actions are worth trying: "
+            "gymnasium.wrappers.TransformAction(env, lambda action: action, Box(low, high))"
+        )
+    return BoxActions(low, high, space.shape, wide=space.dtype == np.float64)
 
 
 def _inside(bound: Any, towards: float) -> NDArray[np.float32]:

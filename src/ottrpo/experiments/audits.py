@@ -20,6 +20,7 @@ from ottrpo.core.problems import cost_table
 from ottrpo.persistence.lock import DirectoryLock
 from ottrpo.results.layout import AUDIT
 from ottrpo.results.run_directory import RunDirectory
+from ottrpo.tabular import RegionSettings
 from ottrpo.tabular.planning import capped_return
 
 from .jobs import clear
@@ -78,7 +79,7 @@ class Auditor(Watch):
     def update(self, timestep: int) -> None:
         """Check the update that was just made."""
         improvement = self.agent.last_improvement
-        radius = improvement.problem.dual.radius
+        radius = improvement.radius
         found = self.found
         if self.uniform:  # else every state is a linear program
             checked = audit(improvement.problem, improvement.policy_sa, improvement.multiplier)
@@ -125,6 +126,10 @@ def run_audited(spec: RunSpec, path: Path) -> None:
     with DirectoryLock(path) as lock:
         clear(path, lock.path)
         agent = build_agent(spec)
+        settings = agent.settings
+        if isinstance(settings, RegionSettings):
+            paper = settings.region == "transport" and settings.multiplier_at(1.0) is None
+            require(paper, "audits are of runs with a radius in region 'transport'")
         auditor = Auditor(agent)
         with warnings.catch_warnings():
             # some readings never reach the goal; their scores say so

@@ -3,13 +3,14 @@
 from .agents import WPO, TabularOTTRPO
 from .environments import as_problem
 from .mdp import FiniteMDP
-from .settings import LinearSchedule, TabularSettings, WPOSettings
+from .settings import LinearSchedule, RegionSettings, TabularSettings, WPOSettings
 from .stepped import SteppedProblem
 
 __all__ = [
     "WPO",
     "FiniteMDP",
     "LinearSchedule",
+    "RegionSettings",
     "SteppedProblem",
     "TabularOTTRPO",
     "TabularSettings",

@@ -12,12 +12,12 @@ from ottrpo.core import (
     finite_problem,
     push_forward,
     solve_dual,
-    update_policy,
 )
 from ottrpo.core.checks import Floats, Integers
 
 from .base import Improvement, TabularAgent
-from .settings import TabularSettings, Tie, WPOSettings
+from .regions import improved
+from .settings import RegionSettings, Tie, WPOSettings
 
 
 @final
@@ -37,32 +37,16 @@ class TabularOTTRPO(TabularAgent):
             problem of `ottrpo.tabular`.
         seed: of all random streams.
         initial_policy: a table [S, A]; uniform by default.
-        settings: see `TabularSettings`.
+        settings: see `RegionSettings`.
     """
 
     name = "ottrpo"
-    settings_type = TabularSettings
+    settings_type = RegionSettings
+    settings: RegionSettings
 
-    def _improve(self, occupancy_s: Floats, gain_sa: Floats, radius: float) -> Improvement:
-        update = update_policy(
-            self.policy_sa,
-            occupancy_s,
-            gain_sa,
-            self._cost,
-            radius,
-            self._simulator.allowed_sa,
-        )
-        solution, problem = update.solution, update.problem
-        moves_r = solution.farthest_r != problem.action_r
-        return Improvement(
-            problem=problem,
-            policy_sa=update.policy_sa,
-            multiplier=solution.multiplier,
-            spent=solution.spent,
-            value=solution.value,
-            split_mass=update.split_mass,
-            moved=float(problem.dual.weight_r[moves_r].sum()),
-        )
+    def _improve(self, occupancy_s: Floats, gain_sa: Floats, remaining: float) -> Improvement:
+        problem = self._problem(occupancy_s, gain_sa, remaining)
+        return improved(problem, self.settings, self.settings.multiplier_at(remaining))
 
 
 @final
@@ -83,11 +67,9 @@ class WPO(TabularAgent):
     settings_type = WPOSettings
     settings: WPOSettings
 
-    def _improve(self, occupancy_s: Floats, gain_sa: Floats, radius: float) -> Improvement:
-        allowed_sa = self._simulator.allowed_sa
-        problem = finite_problem(
-            self.policy_sa, occupancy_s, gain_sa, self._cost, radius, allowed_sa
-        )
+    def _improve(self, occupancy_s: Floats, gain_sa: Floats, remaining: float) -> Improvement:
+        problem = self._problem(occupancy_s, gain_sa, remaining)
+        radius, allowed_sa = problem.dual.radius, self._simulator.allowed_sa
         multiplier, target_r = self._map(problem.dual)
         policy_sa = push_forward(problem, [(target_r, 1.0)])
         unvisited_s = occupancy_s == 0
@@ -104,6 +86,7 @@ class WPO(TabularAgent):
             value=checked.dual,
             split_mass=0.0,
             moved=float(problem.dual.weight_r[target_r != problem.action_r].sum()),
+            radius=radius,
         )
 
     def _map(self, dual: DualProblem) -> tuple[float, Integers]:

@@ -3,7 +3,7 @@
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ottrpo.core import FiniteProblem, violation
+from ottrpo.core import FiniteProblem, finite_problem, violation
 from ottrpo.core.checks import (
     Bools,
     Floats,
@@ -50,10 +50,12 @@ class Improvement:
         problem: the trust-region problem on the batch.
         policy_sa: the new policy.
         multiplier: λ.
-        spent: transport cost between the old and the new policy.
+        spent: transport cost between the old and the new policy, or what the region counts.
         value: the value of the dual at λ; the new policy is optimal if it attains it.
         split_mass: weight of the mass that was shared between two targets.
         moved: weight of the rows that the update would move, given a little more radius.
+        radius: what could be spent; if there was a price instead, what was.
+        transport: if the region counts more than transport, the transport of the plan.
     """
 
     problem: FiniteProblem
@@ -63,6 +65,8 @@ class Improvement:
     value: float
     split_mass: float
     moved: float
+    radius: float
+    transport: float | None = None
 
 
 class TabularAgent(Snapshot):
@@ -118,8 +122,13 @@ class TabularAgent(Snapshot):
         self.last_improvement: Improvement | None = None
 
     @abstractmethod
-    def _improve(self, occupancy_s: Floats, gain_sa: Floats, radius: float) -> Improvement:
-        """Steps 4 and 5 of Algorithm 1."""
+    def _improve(self, occupancy_s: Floats, gain_sa: Floats, remaining: float) -> Improvement:
+        """Steps 4 and 5 of Algorithm 1, when this share of training remains."""
+
+    def _problem(self, occupancy_s: Floats, gain_sa: Floats, remaining: float) -> FiniteProblem:
+        radius = self.settings.radius_at(remaining, self._typical_cost)
+        allowed_sa = self._simulator.allowed_sa
+        return finite_problem(self.policy_sa, occupancy_s, gain_sa, self._cost, radius, allowed_sa)
 
     def learn(
         self,
@@ -258,7 +267,7 @@ class TabularAgent(Snapshot):
         Args:
             path: the file, or the directory of a run.
             env: needed if the agent was not trained on a registered environment.
-            settings: replace saved ones; a radius that was a function has to be given again.
+            settings: replace saved ones; a schedule that was a function has to be given again.
         """
         saved = Saved(*bundle.read(path, cls.__name__), path)
         with bundle.interpreting(path):
@@ -283,7 +292,8 @@ class TabularAgent(Snapshot):
         self._total_timesteps = int(kept["total_timesteps"])
 
     def _description(self) -> dict[str, Any]:
-        return {"functions": ["radius"] if "radius" not in self.settings.to_mapping() else []}
+        told = self.settings.to_mapping()
+        return {"functions": [f.name for f in fields(self.settings) if f.name not in told]}
 
     def _world(self) -> Simulator:
         return self._simulator
@@ -292,7 +302,6 @@ class TabularAgent(Snapshot):
         """One round of Algorithm 1: play, estimate, solve the dual, move the policy."""
         settings = self.settings
         remaining = max(0.0, 1.0 - self.num_timesteps / end)
-        radius = settings.radius_at(remaining, self._typical_cost)
         batch = self._simulator.rollout(
             self.policy_sa,
             settings.episodes_per_update,
@@ -305,9 +314,9 @@ class TabularAgent(Snapshot):
             settings, self.problem, batch, self.policy_sa, self.estimates.visits_s
         )
         # a copy: Q goes on changing, while an improvement stays what it was
-        improvement = self._improve(occupancy_s, q_sa.copy(), radius)
+        improvement = self._improve(occupancy_s, q_sa.copy(), remaining)
         self.policy_sa = improvement.policy_sa
-        self._account(batch, improvement, radius)
+        self._account(batch, improvement)
 
     def _estimate(self, batch: Trajectories, remaining: float) -> Floats:
         """Step 3; if numbers are lost the tables are as they were before."""
@@ -324,7 +333,7 @@ class TabularAgent(Snapshot):
             raise
         return q_sa
 
-    def _account(self, batch: Trajectories, improvement: Improvement, radius: float) -> None:
+    def _account(self, batch: Trajectories, improvement: Improvement) -> None:
         self.num_timesteps += batch.steps
         self.num_episodes += batch.episodes
         self.num_updates += 1
@@ -334,11 +343,11 @@ class TabularAgent(Snapshot):
         primal = float(problem.occupancy_s @ (improvement.policy_sa * problem.gain_sa).sum(axis=1))
         self.last_update = {
             "ot/multiplier": improvement.multiplier,
-            "ot/radius": radius,
+            "ot/radius": improvement.radius,
             "ot/spent": improvement.spent,
             "ot/split_mass": improvement.split_mass,
             "ot/active_fraction": improvement.moved,
-            "ot/violation": violation(improvement.spent, radius),
+            "ot/violation": violation(improvement.spent, improvement.radius),
             "ot/dual_gap": improvement.value - primal,
             "rollout/ep_rew_mean": batch.total_reward / batch.episodes,
             "rollout/ep_len_mean": batch.steps / batch.episodes,
@@ -346,6 +355,8 @@ class TabularAgent(Snapshot):
             "time/episodes": float(self.num_episodes),
             "time/updates": float(self.num_updates),
         }
+        if improvement.transport is not None:
+            self.last_update["ot/transport"] = improvement.transport
 
     def _allowed(self) -> Bools:
         allowed_sa = self._simulator.allowed_sa

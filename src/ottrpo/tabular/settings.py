@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, final, get_args
 
 import numpy as np
 
-from ottrpo.core import Binary, Cost
+from ottrpo.core import Binary, Cost, multiplier_of_step
 from ottrpo.core.checks import positive_number, require, require_one_of
 from ottrpo.core.cost_data import cost_from_data, cost_to_data
 
@@ -21,6 +21,7 @@ Direction = Literal["forward", "backward"]
 Occupancy = Literal["model", "visits", "discounted", "exact"]
 Tie = Literal["lowest", "stay", "move"]
 Multiplier = Literal["exact", "scalar", "original"]
+Region = Literal["transport", "sinkhorn", "kl"]
 Schedule = Callable[[float], float]
 
 # Settings of the other estimators.
@@ -39,6 +40,10 @@ EXPLORING = 0.8
 # Updates in a training, unless their size is given.
 UPDATES = 250
 PLAIN_STEPS_PER_UPDATE = 4_000
+# The most of a Sinkhorn radius that entropy takes, unless its weight is given.
+ENTROPY_SHARE = 0.1
+# Settings that may be functions of the share of training that remains.
+SCHEDULED = ("radius", "multiplier", "step")
 
 
 @final
@@ -175,7 +180,7 @@ class EstimationSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class TabularSettings(EstimationSettings):
-    """The settings of `TabularOTTRPO`: how to estimate (`EstimationSettings`) and how to update.
+    """What the agents share: how to estimate (`EstimationSettings`) and how to update.
 
     Attributes:
         radius: ε, a positive number or a schedule (a function of the share of training that
@@ -202,7 +207,7 @@ class TabularSettings(EstimationSettings):
         super().__post_init__()
         object.__setattr__(self, "cost", cost_from_data(self.cost))
         if self.radius is not None:
-            object.__setattr__(self, "radius", _radius(self.radius))
+            object.__setattr__(self, "radius", _scheduled("radius", self.radius))
         _at_least_one("episodes_per_update", self.episodes_per_update)
         for name in ("steps_per_update", "step_cap"):
             if getattr(self, name) is not None:
@@ -217,13 +222,14 @@ class TabularSettings(EstimationSettings):
         return cls(**values)
 
     def to_mapping(self) -> dict[str, Any]:
-        """Plain data for a file. A radius that is a function of one's own is left out."""
+        """Plain data for a file. A schedule that is a function of one's own is left out."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         values["cost"] = cost_to_data(self.cost)
-        if isinstance(self.radius, LinearSchedule):
-            values["radius"] = {"start": self.radius.start, "end": self.radius.end}
-        elif callable(self.radius):
-            del values["radius"]
+        for name in SCHEDULED:
+            if isinstance(values.get(name), LinearSchedule):
+                values[name] = {"start": values[name].start, "end": values[name].end}
+            elif callable(values.get(name)):
+                del values[name]
         return values
 
     def radius_at(self, progress_remaining: float, typical_cost: float) -> float:
@@ -236,9 +242,7 @@ class TabularSettings(EstimationSettings):
         if self.radius is None:
             schedule = MODEL_RADIUS if self.by_model else PLAIN_RADIUS
             return typical_cost * schedule(progress_remaining)
-        if callable(self.radius):
-            return positive_number("the radius schedule's value", self.radius(progress_remaining))
-        return self.radius
+        return _value_of("radius", self.radius, progress_remaining)
 
     def typical_cost(self, n_states: int, n_actions: int) -> float:
         """The mean cost of moving from one action to another; 1 where there is nothing to pay."""
@@ -251,6 +255,73 @@ class TabularSettings(EstimationSettings):
         if self.steps_per_update is not None:
             return self.steps_per_update
         return max(1, total_timesteps // UPDATES) if self.by_model else PLAIN_STEPS_PER_UPDATE
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RegionSettings(TabularSettings):
+    """The settings of `TabularOTTRPO`: those of `TabularSettings`, which region, and which mode.
+
+    Attributes:
+        region: what the radius limits, on average over the states: ``transport``, the discrepancy
+            C(π, π̃) as in the paper; ``sinkhorn``, what the plan transports plus `entropy` times its
+            divergence from the uniform one, so that C is within the radius too and every action
+            keeps some mass; ``kl``, the divergence KL(π̃ | π) in nats, without a cost.
+        entropy: τ of ``sinkhorn``. By default so much that it takes a tenth of the radius at most.
+        multiplier: a price λ on what the region measures, in place of a radius; a number or a
+            schedule.
+        step: η of a proximal step, which maximises the gain less what the region measures
+            divided by 2η: a multiplier of 1/(2η).
+    """
+
+    region: Region = "transport"
+    entropy: float | None = None
+    multiplier: float | Schedule | None = None
+    step: float | Schedule | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _one_of("region", self.region, get_args(Region))
+        given = [name for name in SCHEDULED if getattr(self, name) is not None]
+        require(len(given) < 2, f"give one of {', '.join(SCHEDULED)}; got {' and '.join(given)}")
+        for name in given:
+            object.__setattr__(self, name, _scheduled(name, getattr(self, name)))
+        if self.entropy is not None:
+            object.__setattr__(self, "entropy", positive_number("entropy", self.entropy))
+        sinkhorn, priced = self.region == "sinkhorn", self.multiplier or self.step
+        require(
+            sinkhorn or self.entropy is None,
+            f"entropy needs region 'sinkhorn', got region {self.region!r}",
+        )
+        require(
+            not (sinkhorn and priced) or self.entropy is not None,
+            f"region 'sinkhorn' with a {' or '.join(given)} needs an entropy: there is no radius "
+            "that it could follow from",
+        )
+        require(
+            self.region != "kl" or isinstance(self.cost, Binary),
+            f"cost has no meaning for region 'kl', got {cost_to_data(self.cost)}",
+        )
+
+    def multiplier_at(self, progress_remaining: float) -> float | None:
+        """The price λ when this share of training remains; None if there is a radius."""
+        if self.multiplier is not None:
+            return _value_of("multiplier", self.multiplier, progress_remaining)
+        if self.step is not None:
+            return multiplier_of_step(_value_of("step", self.step, progress_remaining))
+        return None
+
+    def entropy_for(self, radius: float, occupancy: float, n_actions: int) -> float:
+        """τ of a Sinkhorn region: no plan diverges by more than log A from the uniform one.
+
+        Args:
+            radius: of the region.
+            occupancy: of all states together.
+            n_actions: A.
+        """
+        if self.entropy is not None:
+            return self.entropy
+        return ENTROPY_SHARE * radius / (occupancy * math.log(max(n_actions, 2)))
 
 
 @final
@@ -287,17 +358,23 @@ class WPOSettings(TabularSettings):
         )
 
 
-def _radius(radius: Any) -> float | Schedule:
-    if isinstance(radius, Mapping):
+def _scheduled(name: str, value: Any) -> float | Schedule:
+    if isinstance(value, Mapping):
         require(
-            set(radius) == {"start", "end"},
-            f"a radius schedule has a 'start' and an 'end', got {dict(radius)}",
+            set(value) == {"start", "end"},
+            f"a {name} schedule has a 'start' and an 'end', got {dict(value)}",
         )
         return LinearSchedule(
-            positive_number("the start of the radius", radius["start"]),
-            positive_number("the end of the radius", radius["end"]),
+            positive_number(f"the start of the {name}", value["start"]),
+            positive_number(f"the end of the {name}", value["end"]),
         )
-    return radius if callable(radius) else positive_number("radius", radius)
+    return value if callable(value) else positive_number(name, value)
+
+
+def _value_of(name: str, value: float | Schedule, progress_remaining: float) -> float:
+    if callable(value):
+        return positive_number(f"the {name} schedule's value", value(progress_remaining))
+    return value
 
 
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:

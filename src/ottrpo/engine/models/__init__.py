@@ -3,6 +3,7 @@
 from typing import Any
 
 from .base import Model, Options, Plan
+from .binned import BinnedLinear, BinnedSample
 from .candidates import Antithetic, Candidates, Sample
 from .finite import FiniteCandidates, FiniteLinear, FiniteSample
 from .linear import Linear
@@ -16,6 +17,8 @@ MODELS: list[type[Model]] = [
     Sample,
     Antithetic,
     FiniteCandidates,
+    BinnedLinear,
+    BinnedSample,
     FiniteLinear,
     FiniteSample,
 ]
