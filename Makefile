@@ -3,7 +3,8 @@
 #   make train ENV=Taxi-v4 STEPS=1000000
 #   make test                       make check, then the tests
 #   make check                      formatting, lint, types, import directions, no code from files
-#   make results                    the README's results tables, made from results/
+#   make results                    the tables of README.md and results/RESULTS.md, made from results/
+#   make docs                       the documentation site, in docs/_build/html
 #   make wheel-check                the wheel in a clean environment: it trains, reports, and says what it lacks
 #   make matrix                     the same with every Python from 3.11 on that is at hand
 

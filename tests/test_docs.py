@@ -4,6 +4,7 @@ import ast
 import doctest
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def names(pages):
 
 @pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+    for target in re.findall(r'(?:\]\(|src=")([^)"#]+)', page.read_text()):
         if not target.startswith("https://"):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
@@ -34,13 +35,22 @@ def test_python_examples_run(page):
 
 
 def test_the_index_names_every_page():
-    index = (ROOT / "docs" / "README.md").read_text()
-    pages = {page.name for page in ROOT.glob("docs/*.md")} - {"README.md"}
+    index = (ROOT / "docs" / "index.md").read_text()
+    pages = {page.name for page in ROOT.glob("docs/*.md")} - {"index.md"}
     assert pages == set(re.findall(r"\]\((\w+\.md)\)", index))
 
 
-def test_the_readme_has_examples():
-    assert (ROOT / "README.md").read_text().count(">>>") >= 5
+def test_the_readme_is_short_and_has_examples():
+    readme = (ROOT / "README.md").read_text()
+    assert readme.count(">>>") >= 5
+    assert readme.count("\n") <= 130
+
+
+def test_the_description_of_the_package_stands_alone():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    links = re.findall(r'(?:\]\(|src=")([^)"]+)', (ROOT / project["readme"]).read_text())
+    assert links
+    assert all(link.startswith("https://") for link in links)
 
 
 def test_every_problem_on_the_command_line_page_is_one():
@@ -81,11 +91,22 @@ def test_every_erratum_names_tests_that_exist():
             assert name in named_in(path), f"{path} has no test {name}"
 
 
-def test_the_readme_s_results_are_those_of_the_results_folder():
-    from ottrpo.reports.readme import with_results
+def test_the_pages_results_are_those_of_the_results_folder():
+    from ottrpo.reports.readme import PAGES, with_results
 
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert page == with_results(page, ROOT / "results"), "run `make results`"
+    for name in PAGES:
+        page = (ROOT / name).read_text(encoding="utf-8")
+        assert page.count("<!-- end -->") == len(re.findall(r"<!-- \w+: ", page)) > 0
+        assert page == with_results(page, ROOT / "results"), f"{name} is old: run `make results`"
+
+
+def test_a_contest_has_the_tasks_in_which_all_ran():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"<!-- contest: .*?-->\n(.*?)<!-- end -->", readme, re.S)
+    heads, _, *rows = [line.strip("| ").split(" | ") for line in table.splitlines()]
+    assert heads[1:4] == ["OT-TRPO, default", "PPO, tuned", "TRPO, tuned"]
+    assert 6 <= len(rows) <= 12
+    assert all("±" in entry for row in rows for entry in row[1:5])
 
 
 def test_the_page_on_studies_names_them_all():
