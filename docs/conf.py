@@ -1,8 +1,9 @@
-"""How Sphinx builds the site: from these pages, the library itself and results/, without a network."""
+"""How Sphinx builds the site: from these pages, the library and results/, without a network."""
 
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 sys.path.insert(
@@ -10,7 +11,7 @@ sys.path.insert(
 )  # the tables and pictures that the pages include are made by a file here
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-from generate import write_all  # noqa: E402
+from generate import as_on_the_site, write_all  # noqa: E402
 
 from ottrpo import __version__  # noqa: E402
 
@@ -26,7 +27,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
 ]
-# package.md is the description that goes with a wheel, generated/ is included by other pages
+# generated/ is included by other pages, package.md is the description that goes with a wheel
 exclude_patterns = ["_build", "generated", "lessons", "package.md"]
 
 myst_enable_extensions = ["colon_fence"]
@@ -36,6 +37,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_default_options = {"members": True, "show-inheritance": False}
 napoleon_google_docstring = True
+napoleon_use_ivar = True  # else attributes are described twice
 
 sphinx_gallery_conf = {
     "examples_dirs": "lessons",
@@ -52,3 +54,24 @@ html_theme = "furo"
 html_title = "ottrpo"
 html_show_copyright = False
 html_copy_source = False
+
+
+def _on_the_site(app: Any, name: str, source: list[str]) -> None:
+    source[0] = as_on_the_site(source[0])
+
+
+def _bars(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """The bar of π(a|s) is no substitution."""
+    lines[:] = [line.replace("|", r"\|") for line in lines]
+
+
+def _skipped(app: Any, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
+    """Fields of named tuples are told by the class's own docstring."""
+    return True if (getattr(thing, "__doc__", "") or "").startswith("Alias for field") else None
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", _on_the_site)
+    app.connect("autodoc-process-docstring", _bars)
+    app.connect("autodoc-skip-member", _skipped)

@@ -34,9 +34,15 @@ def test_train_on_tables(tmp_path):
     assert "returns [-13.0, -13.0, -13.0, -13.0, -13.0]" in told
 
 
-@pytest.mark.slow
 def test_shape_the_region(tmp_path):
-    assert " grouped: " in run("shape_the_region.py", folder=tmp_path)
+    expert, binary, kept = run("shape_the_region.py", folder=tmp_path).splitlines()
+    way, better = "15 steps ↑↑→→→→→→→→→→→↓↓;", "elsewhere -7.3"
+    assert way in expert
+    assert better not in expert
+    assert "13 steps" in binary
+    assert binary.endswith(better)
+    assert way in kept
+    assert kept.endswith(better)
 
 
 @pytest.mark.slow
