@@ -52,6 +52,8 @@ sphinx_gallery_conf = {
 
 html_theme = "furo"
 html_title = "ottrpo"
+html_static_path = ["style"]
+html_css_files = ["site.css"]
 html_show_copyright = False
 html_copy_source = False
 

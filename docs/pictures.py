@@ -41,40 +41,43 @@ def envelope() -> Figure:
     price = np.linspace(0, 1.4, 400)
     figure = Figure(figsize=(5.4, 3.0), layout="constrained")
     axes = figure.subplots()
-    for k, name in enumerate(("stay", "near", "far", "never best")):
+    labels = (("stay", 0.04), ("near", 0.72), ("far", 0.44), ("never best", 0.68))
+    for k, (name, at) in enumerate(labels):
         axes.plot(price, gain[k] - price * cost[k], "--", lw=0.9, color=GREY)
-        axes.annotate(name, (0, gain[k]), xytext=(4, 3), textcoords="offset points", color=GREY)
+        spot = (at, gain[k] - at * cost[k])
+        axes.annotate(name, spot, xytext=(4, 4), textcoords="offset points", color=GREY)
     axes.plot(price, [regularised_advantage(problem, x)[0] for x in price], color=BLUE, lw=2)
     for at, text in ((0.3, "near overtakes far"), (1.0, "stay overtakes near")):
         axes.axvline(at, color=RED, lw=0.8, ls=":")
         axes.annotate(text, (at, 1.45), xytext=(4, 0), textcoords="offset points", color=RED)
     axes.set(xlabel="price λ", ylabel="A(s, a') − λ c(a, a')", ylim=(-0.9, 1.8), xlim=(0, 1.4))
-    axes.annotate("Φ(λ), the envelope", (0.6, 0.43), color=BLUE)
+    axes.annotate("Φ(λ), the envelope", (0.36, 0.75), color=BLUE)
     return figure
 
 
 def dual() -> Figure:
     """G(λ) of a problem with a few rows, for three radii, each with its minimiser."""
     rng = np.random.default_rng(3)
-    policy_sa, occupancy_s = rng.dirichlet(np.ones(3), 3), np.array([0.5, 0.3, 0.2])
-    gain_sa = rng.normal(size=(3, 3))
-    price = np.linspace(0, 2.2, 500)
+    policy_sa, occupancy_s = rng.dirichlet(np.ones(3), 6), rng.dirichlet(np.ones(6))
+    gain_sa = rng.normal(size=(6, 3))
+    last = 2.2
+    price = np.linspace(0, last, 500)
     figure = Figure(figsize=(5.4, 3.2), layout="constrained")
     axes = figure.subplots()
-    for radius, colour in ((0.1, RED), (0.4, BLUE), (1.2, GREEN)):
+    for radius, colour in ((0.2, RED), (0.6, BLUE), (2.0, GREEN)):
         problem = finite_problem(policy_sa, occupancy_s, gain_sa, SquaredEuclidean(), radius).dual
         solution = solve_dual(problem)
         axes.plot(price, [dual_value(problem, x) for x in price], color=colour, lw=1.6)
         axes.plot(solution.multiplier, solution.value, "o", color=colour)
         axes.annotate(
             f"ε = {radius}:  λ* = {solution.multiplier:.3f}",
-            (2.2, dual_value(problem, 2.2)),
+            (last, dual_value(problem, last)),
             xytext=(4, -3),
             textcoords="offset points",
             color=colour,
             annotation_clip=False,
         )
-    axes.set(xlabel="price λ", ylabel="G(λ)", xlim=(0, 2.2))
+    axes.set(xlabel="price λ", ylabel="G(λ)", xlim=(0, last))
     return figure
 
 
@@ -88,7 +91,7 @@ def splitting() -> Figure:
         "before": np.array(policy),
         "nearest map alone": push_forward(problem, [(solution.nearest_r, 1.0)]),
         "farthest map alone": push_forward(problem, [(solution.farthest_r, 1.0)]),
-        f"t* = {solution.split:.3f} of each": update.policy_sa,
+        f"shares {solution.split:.3f} and {1 - solution.split:.3f}": update.policy_sa,
     }
     for axes, (title, policy_sa) in zip(
         figure.subplots(1, 4, sharey=True), shown.items(), strict=True
@@ -110,7 +113,7 @@ def cliff() -> Figure:
     other[length - 2] = np.eye(4)[down]
     occupancy = np.full(length, 1 / length)
     spent = average_discrepancy(other, best, occupancy, Binary())
-    figure = Figure(figsize=(7.0, 2.3), layout="constrained")
+    figure = Figure(figsize=(7.0, 1.35), layout="constrained")
     for axes, (title, policy) in zip(
         figure.subplots(1, 2),
         (("π, falls one step early", other), ("π*, reaches the goal", best)),
@@ -194,7 +197,7 @@ def regions() -> Figure:
                 xytext=((-8, -8), (3, -8), (-2, 3))[k],
                 textcoords="offset points",
             )
-        axes.set_title(title, fontsize=8.5)
+        axes.set_title(title, fontsize=8.5, pad=12)
         axes.set_aspect("equal")
         axes.set_axis_off()
     return figure

@@ -4,6 +4,9 @@ import ast
 import doctest
 import json
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -125,3 +128,35 @@ def test_the_study_on_the_page_is_one(tmp_path):
     assert [len(study.cells), study.cells[2].label] == [8, "coarse radius-10pc"]
     for cell in study.cells:
         assert cell.spec().steps == 1_000_000
+
+
+def test_what_the_pages_include_is_what_is_made(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    import generate
+
+    from ottrpo.experiments import registry
+
+    made = {f"settings_{entry.key}.md" for entry in registry.agents()}
+    made |= {f"results_{agent}.md" for agent in generate.AGENTS}
+    pages = "".join(page.read_text() for page in ROOT.glob("docs/*.md"))
+    asked = set(re.findall(r"{include} generated/(\S+)", pages))
+    assert asked <= made
+    assert len(asked) >= 12
+    table = generate.settings_table(registry.agent_by_key("tabular-ottrpo").described_settings())
+    assert "| `radius` |" in table
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("sphinx_gallery")
+    source = tmp_path / "project"
+    shutil.copytree(ROOT / "docs", source / "docs", ignore=shutil.ignore_patterns("_build"))
+    (source / "results").symlink_to(ROOT / "results")
+    (source / "examples").symlink_to(ROOT / "examples")
+    shutil.copy(ROOT / "CONTRIBUTING.md", source)
+    build = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "-q"]
+    folders = [str(source / "docs"), str(tmp_path / "html")]
+    done = subprocess.run([*build, *folders], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lesson = (tmp_path / "html/tutorials/lesson_2_the_cliff.html").read_text()
+    assert "updates outside the region: 0" in lesson
