@@ -12,14 +12,16 @@ from ottrpo.experiments import registry
 from ottrpo.reports.tables import lines_of, table_of
 from ottrpo.results.reading import CellResult, read_study
 
-STUDIES = (
-    "control",
-    "tabular-default",
-    "tabular-readings",
-    "baselines-control",
-    "baselines-finite",
-)
-AGENTS = ("ottrpo", "wpo", "bgpg", "wnpg", "trpo", "ppo", "a2c")
+# table -> the agent, and the studies in which it stands
+RESULTS = {
+    "ottrpo": ("ottrpo", ("control", "discrete-control")),
+    "tabular": ("ottrpo", ("tabular-default",)),
+    "wpo": ("wpo", ("tabular-readings",)),
+    **{
+        agent: (agent, ("baselines-control", "baselines-finite"))
+        for agent in ("bgpg", "wnpg", "trpo", "ppo", "a2c")
+    },
+}
 GUESTS = {"results": "results/RESULTS.md", "contributing": "CONTRIBUTING.md"}
 COLUMNS = (
     "environment | configuration | study | steps | deterministic | sampled | lowest seed | seeds "
@@ -69,8 +71,8 @@ def write_all(docs: Path) -> None:
     for entry in registry.agents():
         text = settings_table(entry.described_settings())
         (folder / f"settings_{entry.key}.md").write_text(text, encoding="utf-8")
-    cells = [cell for study in STUDIES for cell in read_study(results / study).cells]
-    for agent in AGENTS:
+    for table, (agent, studies) in RESULTS.items():
+        cells = [cell for study in studies for cell in read_study(results / study).cells]
         text = results_table([cell for cell in cells if cell.agent == agent])
-        (folder / f"results_{agent}.md").write_text(text, encoding="utf-8")
+        (folder / f"results_{table}.md").write_text(text, encoding="utf-8")
     draw_all(docs / "pictures")

@@ -137,7 +137,7 @@ def test_what_the_pages_include_is_what_is_made(monkeypatch):
     from ottrpo.experiments import registry
 
     made = {f"settings_{entry.key}.md" for entry in registry.agents()}
-    made |= {f"results_{agent}.md" for agent in generate.AGENTS}
+    made |= {f"results_{table}.md" for table in generate.RESULTS}
     pages = "".join(page.read_text() for page in ROOT.glob("docs/*.md"))
     asked = set(re.findall(r"{include} generated/(\S+)", pages))
     assert asked <= made
