@@ -59,9 +59,9 @@ def test_the_page_s_steps_lead_where_they_say(tmp_path):
 
 def test_two_settings_become_a_figure(tmp_path):
     (study,) = re.findall(r"```toml\n(.*?)```", PAGE, re.S)
-    (tmp_path / "wide.toml").write_text(study)
+    (tmp_path / "regions.toml").write_text(study)
     ((name, *options),) = commands("reproduce")
-    assert name == "wide.toml"
+    assert name == "regions.toml"
     ottrpo(tmp_path, "reproduce", name, *options, "--seeds", "2", "--steps", "4096")
     for verb in ("compare", "plot", "report"):
         (arguments,) = commands(verb)
