@@ -44,9 +44,10 @@ sphinx_gallery_conf = {
     "filename_pattern": r"\.py$",  # all of them are run
     "abort_on_example_error": True,
     "show_memory": False,
+    "write_computation_times": False,  # a page that fetches scripts from elsewhere
     "show_signature": False,
     "download_all_examples": False,
-    "remove_config_comments": True,
+    "within_subsection_order": "FileNameSortKey",
 }
 
 html_theme = "furo"
