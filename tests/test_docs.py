@@ -43,6 +43,8 @@ def test_the_index_names_every_page():
     index = (ROOT / "docs" / "index.md").read_text()
     pages = {page.name for page in ROOT.glob("docs/*.md")} - {"index.md", "package.md"}
     assert pages == set(re.findall(r"\]\((\w+\.md)\)", index))
+    trees = "".join(re.findall(r"{toctree}(.*?)```", index, re.S))
+    assert pages == {f"{name}.md" for name in re.findall(r"^(\w+)$", trees, re.M)}
 
 
 def test_the_readme_is_short_and_has_examples():
