@@ -19,7 +19,7 @@ advantage_sa = np.array([[-0.5, 0.0, 0.4, 1.0]])
 # An update is one call. ``multiplier`` is the price of transport at which the budget is just spent;
 # mass that is indifferent at that price is split, ``split`` of it stays with the cheaper choice.
 
-update = update_policy(policy_sa, occupancy_s, advantage_sa, SquaredEuclidean(), radius=0.2)
+update = update_policy(policy_sa, occupancy_s, advantage_sa, SquaredEuclidean(), radius=0.3)
 print("new policy ", update.policy_sa[0].round(3))
 print("multiplier ", update.solution.multiplier)
 print("split      ", round(update.solution.split, 3))
