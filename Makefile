@@ -3,16 +3,18 @@
 #   make train ENV=Taxi-v4 STEPS=1000000
 #   make test                       make check, then the tests
 #   make check                      formatting, lint, types, import directions, no code from files
-#   make results                    the README's results tables, made from results/
+#   make results                    the tables of README.md and results/RESULTS.md, made from results/
+#   make docs                       the documentation site, in docs/_build/html
 #   make wheel-check                the wheel in a clean environment: it trains, reports, and says what it lacks
 #   make matrix                     the same with every Python from 3.11 on that is at hand
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-# What is installed, each a stamp: the core, the deep agents, all that tests and checks need.
+# What is installed, each a stamp: the core, the deep agents, the site's tools, all that tests need.
 CORE := $(VENV)/.core
 DEEP := $(VENV)/.deep
+DOCS := $(VENV)/.docs
 INSTALLED := $(VENV)/.installed
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 # One thread per process: two made training slower, and test processes would fight for cores.
@@ -32,7 +34,7 @@ PYTHONS ?= $(foreach minor,11 12 13 14,$(shell command -v python3.$(minor)))
 PYTEST_ARGS ?= -n 2
 
 .DELETE_ON_ERROR:
-.PHONY: setup train test check format results slow wheel-check matrix clean
+.PHONY: setup train test check format results slow docs wheel-check matrix clean
 
 setup: $(INSTALLED)
 
@@ -54,6 +56,11 @@ $(DEEP): pyproject.toml constraints.txt | $(BIN)/python
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing everything into $(VENV) (some minutes the first time)"
 	@$(INSTALL) '.[test,dev]'
+	@touch $(CORE) $(DEEP) $@
+
+$(DOCS): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing what the site needs into $(VENV) (some minutes the first time)"
+	@$(INSTALL) '.[docs]'
 	@touch $(CORE) $(DEEP) $@
 
 train: $(NEEDED)
@@ -81,6 +88,11 @@ format: $(INSTALLED)
 results: $(INSTALLED)
 	$(BIN)/python -m ottrpo.reports.readme
 
+# a warning is an error: links between pages lead somewhere, tutorials run
+docs: $(DOCS)
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 wheel-check: $(INSTALLED)
 	$(BIN)/pytest -m slow tests/test_package.py
 
@@ -90,4 +102,4 @@ matrix: $(INSTALLED)
 	done
 
 clean:
-	rm -rf build dist src/ottrpo.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf docs/_build docs/generated docs/site docs/tutorials build dist src/ottrpo.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

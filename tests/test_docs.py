@@ -4,12 +4,17 @@ import ast
 import doctest
 import json
 import re
+import shutil
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from ottrpo.cli import VERBS
 from ottrpo.cli.problem_files import read_problem
+from ottrpo.core import cost_data
 from ottrpo.core.cost_data import COST_KINDS, cost_from_data
 
 ROOT = Path(__file__).parent.parent
@@ -23,24 +28,36 @@ def names(pages):
 
 @pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+    for target in re.findall(r'(?:\]\(|src=")([^)"#]+)', page.read_text()):
         if not target.startswith("https://"):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
-def test_python_examples_run(page):
+def test_python_examples_run(page, monkeypatch):
+    monkeypatch.setattr(cost_data, "COST_KINDS", dict(COST_KINDS))  # a page registers one
     assert doctest.testfile(str(page), module_relative=False).failed == 0
 
 
 def test_the_index_names_every_page():
-    index = (ROOT / "docs" / "README.md").read_text()
-    pages = {page.name for page in ROOT.glob("docs/*.md")} - {"README.md"}
+    index = (ROOT / "docs" / "index.md").read_text()
+    pages = {page.name for page in ROOT.glob("docs/*.md")} - {"index.md", "package.md"}
     assert pages == set(re.findall(r"\]\((\w+\.md)\)", index))
+    trees = "".join(re.findall(r"{toctree}(.*?)```", index, re.S))
+    assert pages == {f"{name}.md" for name in re.findall(r"^(\w+)$", trees, re.M)}
 
 
-def test_the_readme_has_examples():
-    assert (ROOT / "README.md").read_text().count(">>>") >= 5
+def test_the_readme_is_short_and_has_examples():
+    readme = (ROOT / "README.md").read_text()
+    assert readme.count(">>>") >= 5
+    assert readme.count("\n") <= 130
+
+
+def test_the_description_of_the_package_stands_alone():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    links = re.findall(r'(?:\]\(|src=")([^)"]+)', (ROOT / project["readme"]).read_text())
+    assert links
+    assert all(link.startswith("https://") for link in links)
 
 
 def test_every_problem_on_the_command_line_page_is_one():
@@ -81,11 +98,22 @@ def test_every_erratum_names_tests_that_exist():
             assert name in named_in(path), f"{path} has no test {name}"
 
 
-def test_the_readme_s_results_are_those_of_the_results_folder():
-    from ottrpo.reports.readme import with_results
+def test_the_pages_results_are_those_of_the_results_folder():
+    from ottrpo.reports.readme import PAGES, with_results
 
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert page == with_results(page, ROOT / "results"), "run `make results`"
+    for name in PAGES:
+        page = (ROOT / name).read_text(encoding="utf-8")
+        assert page.count("<!-- end -->") == len(re.findall(r"<!-- \w+: ", page)) > 0
+        assert page == with_results(page, ROOT / "results"), f"{name} is old: run `make results`"
+
+
+def test_a_contest_has_the_tasks_in_which_all_ran():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"<!-- contest: .*?-->\n(.*?)<!-- end -->", readme, re.S)
+    heads, _, *rows = [line.strip("| ").split(" | ") for line in table.splitlines()]
+    assert heads[1:4] == ["OT-TRPO, default", "PPO, tuned", "TRPO, tuned"]
+    assert 6 <= len(rows) <= 12
+    assert all("±" in entry for row in rows for entry in row[1:5])
 
 
 def test_the_page_on_studies_names_them_all():
@@ -104,3 +132,35 @@ def test_the_study_on_the_page_is_one(tmp_path):
     assert [len(study.cells), study.cells[2].label] == [8, "coarse radius-10pc"]
     for cell in study.cells:
         assert cell.spec().steps == 1_000_000
+
+
+def test_what_the_pages_include_is_what_is_made(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    import generate
+
+    from ottrpo.experiments import registry
+
+    made = {f"settings_{entry.key}.md" for entry in registry.agents()}
+    made |= {f"results_{table}.md" for table in generate.RESULTS}
+    pages = "".join(page.read_text() for page in ROOT.glob("docs/*.md"))
+    asked = set(re.findall(r"{include} generated/(\S+)", pages))
+    assert asked <= made
+    assert len(asked) >= 12
+    table = generate.settings_table(registry.agent_by_key("tabular-ottrpo").described_settings())
+    assert "| `radius` |" in table
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("sphinx_gallery")
+    source = tmp_path / "project"
+    shutil.copytree(ROOT / "docs", source / "docs", ignore=shutil.ignore_patterns("_build"))
+    (source / "results").symlink_to(ROOT / "results")
+    (source / "examples").symlink_to(ROOT / "examples")
+    shutil.copy(ROOT / "CONTRIBUTING.md", source)
+    build = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "-q"]
+    folders = [str(source / "docs"), str(tmp_path / "html")]
+    done = subprocess.run([*build, *folders], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lesson = (tmp_path / "html/tutorials/lesson_2_the_cliff.html").read_text()
+    assert "updates outside the region: 0" in lesson

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+LESSONS = Path(__file__).parent.parent / "docs" / "lessons"
 
 
 def run(name, *arguments, folder):
@@ -16,7 +17,7 @@ def run(name, *arguments, folder):
         cwd=folder,
         capture_output=True,
         text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "svg"},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -34,9 +35,15 @@ def test_train_on_tables(tmp_path):
     assert "returns [-13.0, -13.0, -13.0, -13.0, -13.0]" in told
 
 
-@pytest.mark.slow
 def test_shape_the_region(tmp_path):
-    assert " grouped: " in run("shape_the_region.py", folder=tmp_path)
+    expert, binary, kept = run("shape_the_region.py", folder=tmp_path).splitlines()
+    way, better = "15 steps ↑↑→→→→→→→→→→→↓↓;", "elsewhere -7.3"
+    assert way in expert
+    assert better not in expert
+    assert "13 steps" in binary
+    assert binary.endswith(better)
+    assert way in kept
+    assert kept.endswith(better)
 
 
 @pytest.mark.slow
@@ -55,3 +62,20 @@ def test_every_example_is_run_and_listed():
 
 def test_simulate_a_task(tmp_path):
     assert " in the last (1 is upright)" in run("simulate_a_task.py", "2048", folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("lesson", "told"),
+    [
+        ("lesson_1_one_state.py", "violation 0.0"),
+        ("lesson_2_the_cliff.py", "updates outside the region: 0"),
+        pytest.param("lesson_3_deep.py", "the same action", marks=pytest.mark.slow),
+    ],
+)
+def test_the_tutorials_run(lesson, told, tmp_path):
+    assert told in run(LESSONS / lesson, folder=tmp_path)
+
+
+def test_every_tutorial_is_run():
+    here = Path(__file__).read_text()
+    assert all(f'"{path.name}"' in here for path in LESSONS.glob("*.py"))

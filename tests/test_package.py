@@ -69,7 +69,8 @@ def wheel(tmp_path_factory):
     # a copy: building leaves a folder behind, which a later build would take for source
     source = folder / "source"
     shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("*.egg-info"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    (source / "docs").mkdir()
+    for name in ("pyproject.toml", "docs/package.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
     build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder / "dist")]
     run(folder, *build, str(source))

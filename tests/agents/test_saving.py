@@ -189,7 +189,7 @@ def test_costs_and_schedules_are_saved(tmp_path):
         model="sample",
         cost=StateCost(lambda a, b, s: ((a - b) ** 2).sum(-1)),
     )
-    with pytest.raises(ValueError, match="holds a function"):
+    with pytest.raises(ValueError, match="use a table"):
         unsaveable.save(tmp_path / "other")
     assert not (tmp_path / "other.zip").exists()
 

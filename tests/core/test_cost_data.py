@@ -1,17 +1,21 @@
 import json
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from ottrpo.core import (
     Binary,
+    Cost,
     Mahalanobis,
     Ordinal,
     PNorm,
     SquaredEuclidean,
     StateCost,
     TableCost,
+    cost_data,
+    register_cost,
 )
 from ottrpo.core.cost_data import COST_KINDS, cost_from_data, cost_to_data
 
@@ -78,3 +82,34 @@ def test_a_function_can_t_be_written_down():
         cost_to_data(StateCost(lambda a, b, s: a != b, takes_labels=True))
     with pytest.raises(ValueError, match="use a table"):
         cost_to_data(2.0 * StateCost(lambda a, b, s: a != b, takes_labels=True))
+
+
+@dataclass(frozen=True)
+class Hinge(Cost):
+    """Short moves are free."""
+
+    free: float = 0.1
+    takes_labels = False
+
+    def __call__(self, source, target, state=None):
+        apart = ((source - target) ** 2).sum(-1)
+        return apart * (apart > self.free)
+
+
+def test_a_cost_of_one_s_own_has_a_name_once_it_is_registered(monkeypatch):
+    monkeypatch.setattr(cost_data, "COST_KINDS", dict(COST_KINDS))
+    with pytest.raises(ValueError, match="register_cost"):
+        cost_to_data(Hinge(0.2))
+    register_cost("hinge", Hinge)
+    register_cost("hinge", Hinge)  # a module may be read twice
+    assert cost_from_data(cost_to_data(Hinge(0.2) * 3.0)) == Hinge(0.2) * 3.0
+    assert cost_from_data({"kind": "hinge", "free": 0.5}) == Hinge(0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "complaint"),
+    [("binary", Hinge, "taken by Binary"), ("own", dict, "derives from Cost"), ("own", 3, "Cost")],
+)
+def test_what_can_t_be_registered_is_refused(name, kind, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        register_cost(name, kind)

@@ -13,9 +13,11 @@ from ottrpo.persistence.snapshot import Snapshot, segment_line
 class CheckpointEvery(BaseCallback):
     """Keeps checkpoints from which `resume` goes on bit for bit.
 
+    In training::
+
         agent.learn(1_000_000, callback=CheckpointEvery(50_000, "checkpoints"))
 
-    and after an interruption of any kind
+    and after an interruption of any kind::
 
         agent = OTTRPO.resume("checkpoints", env=env)
         agent.learn(

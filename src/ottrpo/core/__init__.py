@@ -1,5 +1,6 @@
 """The mathematics of the paper's sections 3 and 4: pure functions on arrays."""
 
+from .cost_data import register_cost
 from .costs import (
     Binary,
     Cost,
@@ -75,6 +76,7 @@ __all__ = [
     "multiplier_of_step",
     "push_forward",
     "push_plan",
+    "register_cost",
     "regularised_advantage",
     "rows_at",
     "solve_at",

@@ -2,12 +2,12 @@
 
 A cost is written as its name (``"binary"``), as a mapping with a ``kind`` and the cost's own
 fields (``{"kind": "p-norm", "p": 1}``), or as a bare matrix, which is a `TableCost`. Names come
-from a closed list and nothing is ever evaluated.
+from a closed list, which `register_cost` extends, and nothing is ever evaluated.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from .checks import require, require_one_of
@@ -33,7 +33,22 @@ COST_KINDS: dict[str, type[Cost]] = {
     "scaled": Scaled,
     "summed": Summed,
 }
-_NAME = {kind: name for name, kind in COST_KINDS.items()}
+
+
+def register_cost(name: str, kind: type[Cost]) -> None:
+    """Let files, ``--set`` and saved agents speak of a cost of one's own by ``name``.
+
+    Whoever loads such a file registers the cost first: a file never brings code.
+
+    Raises:
+        ValueError: if ``kind`` is no dataclass that derives from `Cost`, or the name is another's.
+    """
+    require(
+        isinstance(kind, type) and issubclass(kind, Cost) and is_dataclass(kind),
+        f"a cost to register must be a dataclass that derives from Cost, got {kind!r}",
+    )
+    known = COST_KINDS.setdefault(name, kind)
+    require(known is kind, f"the name {name!r} is taken by {known.__name__}")
 
 
 def cost_from_data(data: Any) -> Cost:
@@ -64,9 +79,12 @@ def cost_to_data(cost: Cost) -> dict[str, Any]:
     >>> cost_to_data(PNorm(math.inf))
     {'kind': 'p-norm', 'p': 'inf', 'power': 1.0}
     """
-    name = _NAME.get(type(cost))
+    name = next((name for name, kind in COST_KINDS.items() if kind is type(cost)), None)
     if name is None:
-        raise ValueError(f"{cost!r} holds a function and can't be written to a file; use a table")
+        raise ValueError(
+            f"{cost!r} can't be written to a file, which knows costs by name ({_known()}): "
+            "register_cost of ottrpo.core names one of your own; a function has none, use a table"
+        )
     return {"kind": name, **{f.name: _plain(getattr(cost, f.name)) for f in fields(cost)}}  # type: ignore[arg-type]  # every kind above is a dataclass
 
 

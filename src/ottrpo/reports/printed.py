@@ -92,6 +92,7 @@ def save_figure(panels: Sequence[Panel], labels: Sequence[str], path: Path, widt
     require(len(labels) <= AT_MOST, f"at most {AT_MOST} curves can be told apart in print")
     columns = min(COLUMNS, len(panels), max(1, int(width // 1.7)))
     rows = -(-len(panels) // columns)
+    columns = -(-len(panels) // rows)  # four are two by two, not three and one
     height = (1.35 if columns > 1 else 2.0) * rows + 0.25 * -(-len(labels) // 3) + 0.3
     with mpl.rc_context(_PRINT):
         figure = Figure(figsize=(width, height), layout="constrained")

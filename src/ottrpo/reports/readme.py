@@ -1,7 +1,7 @@
-"""Tables in Markdown, made from ``results/`` and never typed: the README's and a study's own.
+"""Tables in Markdown, made from ``results/`` and never typed: of the pages and a study's own.
 
-``python -m ottrpo.reports.readme`` writes the README's between its marks, which name the studies; a
-test fails when the two differ.
+``python -m ottrpo.reports.readme`` writes those of `PAGES` between their marks, which name the
+studies; a test fails when the two differ.
 """
 
 import re
@@ -18,26 +18,62 @@ from .tables import (
     DASH,
     MISSING,
     Entry,
+    Line,
     Table,
+    count,
     known,
     lines_of,
+    mean,
+    printed,
     seconds_per_step,
     table_of,
 )
 
-# <!-- scores: STUDY --> or <!-- speeds: STUDY -->, what was made, <!-- end -->
-_MADE = re.compile(r"(<!-- (scores|speeds): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+PAGES = ("README.md", "results/RESULTS.md")
+# <!-- scores|speeds|contest: STUDY ... -->, what was made, <!-- end -->
+_MADE = re.compile(r"(<!-- (scores|speeds|contest): ([^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+# who stands in a contest, by agent and title, and what the column is called
+CONTESTANTS = {
+    ("ottrpo", "default"): "OT-TRPO, default",
+    ("ppo", "tuned"): "PPO, tuned",
+    ("trpo", "tuned"): "TRPO, tuned",
+}
 
 
 def with_results(page: str, results: Path) -> str:
     """``page`` with the tables between its marks made anew."""
-    makers = {"scores": markdown_table, "speeds": markdown_speeds}
+    makers = {"scores": markdown_table, "speeds": markdown_speeds, "contest": markdown_contest}
 
     def made(found: re.Match[str]) -> str:
-        begin, kind, study, end = found.groups()
-        return f"{begin}{makers[kind](read_study(results / study).cells)}{end}"
+        begin, kind, studies, end = found.groups()
+        cells = [c for study in studies.split() for c in read_study(results / study).cells]
+        return f"{begin}{makers[kind](cells)}{end}"
 
     return _MADE.sub(made, page)
+
+
+def markdown_contest(cells: Sequence[CellResult]) -> str:
+    """The default against tuned baselines: a row per environment in which all of them ran.
+
+    Scores are those of deterministic actions where they were evaluated; the last column is what
+    the paper prints for OT-TRPO.
+    """
+    found: dict[str, dict[tuple[str, str], Line]] = {}
+    for cell in cells:
+        line = lines_of(cell)[0]
+        if (cell.agent, cell.title) in CONTESTANTS and line.score is not None:
+            found.setdefault(cell.environment, {})[cell.agent, cell.title] = line
+    rows = []
+    for environment, who in found.items():
+        if who.keys() == CONTESTANTS.keys():
+            lines = [who[key] for key in CONTESTANTS]
+            steps = " / ".join(dict.fromkeys(count(line.cell.steps or 0) for line in lines))
+            seeds = " / ".join(dict.fromkeys(str(line.score.seeds) for line in lines if line.score))
+            paper = printed(lines[0].published)
+            scores = [mean(line.score) for line in lines]
+            rows.append([Entry(environment), *scores, paper, Entry(steps, 0), Entry(seeds, 0)])
+    heads = ["environment", *CONTESTANTS.values(), "OT-TRPO in the paper", "steps", "seeds"]
+    return Table(heads, rows).markdown()
 
 
 def markdown_table(cells: Sequence[CellResult]) -> str:
@@ -98,6 +134,7 @@ def write_study(folder: Path) -> list[Path]:
 
 if __name__ == "__main__":
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
-    readme = root / "README.md"
-    page = with_results(readme.read_text(encoding="utf-8"), root / "results")
-    readme.write_text(page, encoding="utf-8")
+    for name in PAGES:
+        page = root / name
+        made = with_results(page.read_text(encoding="utf-8"), root / "results")
+        page.write_text(made, encoding="utf-8")

@@ -1,0 +1,79 @@
+"""How Sphinx builds the site: from these pages, the library and results/, without a network."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(
+    0, str(HERE)
+)  # the tables and pictures that the pages include are made by a file here
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+from generate import as_on_the_site, write_all  # noqa: E402
+
+from ottrpo import __version__  # noqa: E402
+
+write_all(HERE)
+
+project = "ottrpo"
+author = "The ottrpo developers"
+release = version = __version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_gallery.gen_gallery",
+]
+# generated/ is included by other pages, package.md is the description that goes with a wheel
+exclude_patterns = ["_build", "generated", "lessons", "package.md"]
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+napoleon_google_docstring = True
+napoleon_use_ivar = True  # else attributes are described twice
+
+sphinx_gallery_conf = {
+    "examples_dirs": "lessons",
+    "gallery_dirs": "tutorials",
+    "filename_pattern": r"\.py$",  # all of them are run
+    "abort_on_example_error": True,
+    "show_memory": False,
+    "write_computation_times": False,  # a page that fetches scripts from elsewhere
+    "show_signature": False,
+    "download_all_examples": False,
+    "within_subsection_order": "FileNameSortKey",
+}
+
+html_theme = "furo"
+html_title = "ottrpo"
+html_static_path = ["style"]
+html_css_files = ["site.css"]
+html_show_copyright = False
+html_copy_source = False
+
+
+def _on_the_site(app: Any, name: str, source: list[str]) -> None:
+    source[0] = as_on_the_site(source[0])
+
+
+def _bars(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """The bar of π(a|s) is no substitution."""
+    lines[:] = [line.replace("|", r"\|") for line in lines]
+
+
+def _skipped(app: Any, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
+    """Fields of named tuples are told by the class's own docstring."""
+    return True if (getattr(thing, "__doc__", "") or "").startswith("Alias for field") else None
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", _on_the_site)
+    app.connect("autodoc-process-docstring", _bars)
+    app.connect("autodoc-skip-member", _skipped)
