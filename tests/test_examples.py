@@ -55,3 +55,14 @@ def test_every_example_is_run_and_listed():
 
 def test_simulate_a_task(tmp_path):
     assert " in the last (1 is upright)" in run("simulate_a_task.py", "2048", folder=tmp_path)
+
+
+def test_deploy_a_policy(tmp_path):
+    from ottrpo import OTTRPO
+    from ottrpo.agents.export import export
+
+    agent = OTTRPO("MlpPolicy", "Pendulum-v1", seed=0).learn(2048)
+    export(agent, tmp_path / "policy.onnx")
+    told = run("deploy_a_policy.py", "policy.onnx", "Pendulum-v1", folder=tmp_path)
+    returned = agent.evaluate(1, deterministic=True, seed=0)[0]
+    assert float(told.split()[1].replace(",", "")) == pytest.approx(returned, abs=1.0)

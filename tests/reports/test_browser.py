@@ -1,19 +1,9 @@
 """The page in a real browser: it runs, sorts, shows everything, and asks nobody for anything."""
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-BROWSER = next((path for name in NAMES if (path := shutil.which(name))), None)
-PROBLEM = None if BROWSER else f"no browser found; looked for {', '.join(NAMES)}"
-try:
-    from playwright.sync_api import sync_playwright
-except ImportError:
-    PROBLEM = "playwright is not installed: pip install playwright"
-pytestmark = pytest.mark.skipif(PROBLEM is not None, reason=str(PROBLEM))
 # the box of every drawing must be on the page and have something in it
 DRAWINGS = """() => [...document.querySelectorAll("figure svg")].map(svg => {
     const box = svg.getBoundingClientRect();
@@ -21,15 +11,6 @@ DRAWINGS = """() => [...document.querySelectorAll("figure svg")].map(svg => {
 })"""
 COLUMN = """([table, index]) => [...document.querySelectorAll("table")[table].tBodies[0].rows]
     .map(row => row.cells[index].dataset.sort ?? row.cells[index].textContent)"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sandbox = [] if os.geteuid() else ["--no-sandbox"]  # root can't have one
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=sandbox)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(params=["light", "dark"])
