@@ -34,9 +34,11 @@ def test_train_on_tables(tmp_path):
     assert "returns [-13.0, -13.0, -13.0, -13.0, -13.0]" in told
 
 
-@pytest.mark.slow
 def test_shape_the_region(tmp_path):
-    assert " grouped: " in run("shape_the_region.py", folder=tmp_path)
+    told = run("shape_the_region.py", folder=tmp_path)
+    assert "binary: [0.5  0.1  0.1  0.1  0.05 0.15] spends 0.050" in told
+    assert "grouped: [0.35 0.1  0.25 0.1  0.   0.2 ] spends 0.050" in told
+    assert "loaded with Grouped(within=0.2)" in told
 
 
 @pytest.mark.slow

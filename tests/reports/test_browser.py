@@ -47,7 +47,23 @@ def test_every_figure_is_drawn(page):
     assert page.locator("#fig-experiments-ablation figure svg").count() == 3
 
 
+def test_a_link_opens_what_is_folded(page):
+    page.get_by_role("link", name="Scores of trained agents").click()
+    assert page.locator("#tab-trained-scores table").first.is_visible()
+    assert not page.locator("#errata p").first.is_visible()
+
+
+def test_the_answer_stands_on_top_and_everyone_can_read_it(page):
+    assert page.locator(".answer").count() == 3
+    assert page.locator(".forest svg").bounding_box()["y"] < 900  # without scrolling
+    assert page.evaluate("document.documentElement.scrollHeight") < 6000
+    found = page.evaluate((Path(__file__).parent / "readable.js").read_text())
+    assert found.pop("texts") > 200
+    assert found == {"faint": [], "nameless": [], "doubled": [], "jumps": [], "language": "en"}
+
+
 def test_a_click_sorts_a_table_and_another_turns_it_round(page):
+    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
     table = page.locator("#tab-trained-scores table").first
     index = page.evaluate("table => [...document.querySelectorAll('table')].indexOf(table)",
                           table.element_handle())  # fmt: skip

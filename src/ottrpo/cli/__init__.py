@@ -21,6 +21,7 @@ from ottrpo.threads import default_to_one_thread
 # verb -> (module, class, what it does)
 VERBS = {
     "train": ("train", "Train", "train an agent on an environment"),
+    "tune": ("tune", "Tune", "search for settings, and write them to a file"),
     "resume": ("resume", "Resume", "go on with a run that was interrupted"),
     "evaluate": ("evaluate", "Evaluate", "evaluate a trained agent"),
     "reproduce": ("reproduce", "Reproduce", "run a study: many runs, one table"),
@@ -34,6 +35,7 @@ VERBS = {
     "list": ("listing", "List", "costs, agents, environments, studies, benchmarks"),
     "bench": ("bench", "Bench", "measure speed against the alternatives"),
     "doctor": ("doctor", "Doctor", "versions, threads, devices and a self-test"),
+    "completion": ("completion", "Completion", "make a shell complete verbs, options and names"),
 }
 QUIET = "--quiet"
 

@@ -1,5 +1,6 @@
 """The mathematics of the paper's sections 3 and 4: pure functions on arrays."""
 
+from .cost_data import register_cost
 from .costs import (
     Binary,
     Cost,
@@ -66,6 +67,7 @@ __all__ = [
     "mean_and_sample_problem",
     "mean_shift_squared",
     "push_forward",
+    "register_cost",
     "regularised_advantage",
     "solve_dual",
     "solve_linear",

@@ -2,13 +2,13 @@
 
 A cost is written as its name (``"binary"``), as a mapping with a ``kind`` and the cost's own
 fields (``{"kind": "p-norm", "p": 1}``), or as a bare matrix, which is a `TableCost`. Names come
-from a closed list and nothing is ever evaluated.
+from a closed list, to which `register_cost` adds, and nothing is ever evaluated.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar
 
 from .checks import require, require_one_of
 from .costs import (
@@ -18,6 +18,7 @@ from .costs import (
     PNorm,
     Scaled,
     SquaredEuclidean,
+    StateCost,
     Summed,
     TableCost,
 )
@@ -32,6 +33,44 @@ COST_KINDS: dict[str, type[Cost]] = {
     "summed": Summed,
 }
 _NAME = {kind: name for name, kind in COST_KINDS.items()}
+CostType = TypeVar("CostType", bound=type[Cost])
+
+
+def register_cost(name: str) -> Callable[[CostType], CostType]:
+    """Give a cost of one's own a name, by which files, settings and saved agents know it.
+
+    It must be registered again, by importing the module that does it, before such a file is read.
+
+    >>> from dataclasses import dataclass
+    >>> @register_cost("doc-capped")
+    ... @dataclass(frozen=True)
+    ... class Capped(Cost):
+    ...     most: float = 1.0
+    ...     takes_labels = False
+    ...     def __call__(self, source, target, state=None):
+    ...         return (((source - target) ** 2).sum(-1)).clip(0.0, self.most)
+    >>> cost_from_data({"kind": "doc-capped", "most": 2.0})
+    Capped(most=2.0)
+    >>> del COST_KINDS["doc-capped"]
+
+    Raises:
+        ValueError: if the name is taken, or the class is no frozen dataclass derived from `Cost`.
+    """
+
+    def register(kind: CostType) -> CostType:
+        frozen = is_dataclass(kind) and kind.__dataclass_params__.frozen
+        require(
+            issubclass(kind, Cost) and frozen,
+            f"a cost is a frozen dataclass that derives from Cost, {kind.__name__} is not",
+        )
+        held = COST_KINDS.get(name)
+        # a module that is loaded again, as notebooks do, brings the same class anew
+        same = held is None or held.__qualname__ == kind.__qualname__
+        require(same, f"the name {name!r} of a cost is taken; known: {_known()}")
+        COST_KINDS[name], _NAME[kind] = kind, name
+        return kind
+
+    return register
 
 
 def cost_from_data(data: Any) -> Cost:
@@ -64,7 +103,14 @@ def cost_to_data(cost: Cost) -> dict[str, Any]:
     """
     name = _NAME.get(type(cost))
     if name is None:
-        raise ValueError(f"{cost!r} holds a function and can't be written to a file; use a table")
+        if isinstance(cost, StateCost):
+            raise ValueError(
+                f"{cost!r} holds a function and can't be written to a file; use a table"
+            )
+        raise ValueError(
+            f"{type(cost).__name__} has no name by which a file could speak of it; give it one: "
+            "@ottrpo.core.register_cost('name') above the class"
+        )
     return {"kind": name, **{f.name: _plain(getattr(cost, f.name)) for f in fields(cost)}}  # type: ignore[arg-type]  # every kind above is a dataclass
 
 
