@@ -4,6 +4,7 @@ In SVG the colours are CSS variables and the text is text, so that a page can sh
 light, and one panel is a few kilobytes.
 """
 
+import hashlib
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -356,9 +357,18 @@ def _svg(figure: Figure, title: str) -> str:
     text = re.sub(r' (?:d|x|y|transform)="[^"]+"', _shortened, text)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, variable)
-    text = re.sub(r' id="(?!m|p|c)[^"]*"', "", text)  # names of groups; what is used stays
+    text = _named_apart(text)
     named = f'<svg role="img" aria-label="{escape(title)}"'
     return re.sub(r"\n\s*", "\n", text).replace("<svg", named, 1)
+
+
+def _named_apart(text: str) -> str:
+    """Only what is used has a name, and no two drawings of a page share one."""
+    mark = hashlib.sha256(text.encode()).hexdigest()[:6]
+    used = dict.fromkeys(re.findall(r'(?:href="|url\()#([^")]+)', text))
+    short = {name: f"f{mark}{i}" for i, name in enumerate(used)}
+    text = re.sub(r' id="([^"]*)"', lambda m: f' id="{short[m[1]]}"' if m[1] in short else "", text)
+    return re.sub(r'((?:href="|url\()#)([^")]+)', lambda m: m[1] + short[m[2]], text)
 
 
 def _shortened(attribute: re.Match[str]) -> str:
