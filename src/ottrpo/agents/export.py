@@ -59,7 +59,7 @@ class Graph:
 
     def take(self, name: str, space: spaces.Space[Any]) -> str:
         """An input for observations of ``space``, the environments along its first axis."""
-        shape = [ROWS, *(space.shape or ())]
+        shape: list[Any] = [ROWS, *(space.shape or ())]
         self.inputs.append(helper.make_tensor_value_info(name, _element(space.dtype), shape))
         return name
 
@@ -208,8 +208,7 @@ def _observations(graph: Graph, layout: ObservationLayout, raw: Any) -> tuple[st
 
 def _flat(graph: Graph, leaf: str, space: spaces.Space[Any]) -> str:
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        one = isinstance(space, spaces.Discrete)
-        counts = [space.n] if one else space.nvec.reshape(-1)
+        counts = [space.n] if isinstance(space, spaces.Discrete) else space.nvec.reshape(-1)
         start = np.reshape(space.start, (1, -1))
         labels = graph.add("Reshape", graph.cast(leaf, np.int64), np.array([-1, len(counts)]))
         labels = graph.add("Sub", labels, start.astype(np.int64))

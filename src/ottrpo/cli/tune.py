@@ -87,7 +87,7 @@ class Tune:
         from ottrpo.experiments.run import plan_run
         from ottrpo.experiments.tuning import Search
 
-        given = {"agent": self.agent, "config": self.config}
+        given: dict[str, Any] = {"agent": self.agent, "config": self.config}
         spec = plan_run(self.env, **given, seed=self.seed, steps=self.steps)
         steps = spec.steps if self.steps is not None else max(1, spec.steps // 10)
         return Search(

@@ -154,7 +154,7 @@ def outcome(study: optuna.Study) -> str:
 def settings_file(search: Search, study: optuna.Study) -> str:
     """The best settings as a configuration file that ``ottrpo train --config FILE`` takes."""
     found = study.best_trial.user_attrs["settings"]
-    lines = [f"{_key(key)} = {json.dumps(value)}" for key, value in found.items()]
+    lines = [f"{key} = {json.dumps(value)}" for key, value in found.items()]
     environment = search.spec({}, search.seed).environment
     about = f"by ottrpo tune: {outcome(study)}, {search.steps:,} steps, {ended(study)} trials"
     head = [f"description = {json.dumps(about)}", f"extends = {json.dumps(search.config)}", ""]
@@ -204,7 +204,3 @@ def _score(spec: RunSpec, trial: optuna.Trial | None) -> float:
 
 def _evaluated(agent: Any, rung: int) -> float:
     return float(agent.evaluate(EPISODES, deterministic=True, seed=1_000_000 + rung).mean())
-
-
-def _key(key: str) -> str:
-    return ".".join(json.dumps(part) for part in key.split("."))
