@@ -79,3 +79,14 @@ def test_the_tutorials_run(lesson, told, tmp_path):
 def test_every_tutorial_is_run():
     here = Path(__file__).read_text()
     assert all(f'"{path.name}"' in here for path in LESSONS.glob("*.py"))
+
+
+def test_deploy_a_policy(tmp_path):
+    from ottrpo import OTTRPO
+    from ottrpo.agents.export import export
+
+    agent = OTTRPO("MlpPolicy", "Pendulum-v1", seed=0).learn(2048)
+    export(agent, tmp_path / "policy.onnx")
+    told = run("deploy_a_policy.py", "policy.onnx", "Pendulum-v1", folder=tmp_path)
+    returned = agent.evaluate(1, deterministic=True, seed=0)[0]
+    assert float(told.split()[1].replace(",", "")) == pytest.approx(returned, abs=1.0)

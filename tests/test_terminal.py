@@ -5,9 +5,11 @@ import json
 from dataclasses import fields
 
 import pytest
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ottrpo import terminal
 from ottrpo.cli import main
 from ottrpo.experiments.spec import RunSpec
 from ottrpo.results.run_directory import RunDirectory
@@ -114,3 +116,17 @@ def test_the_width_is_the_terminal_s_and_a_file_has_none(columns, width, monkeyp
     if columns:
         monkeypatch.setenv("COLUMNS", columns)
     assert screen().width == width
+
+
+def test_a_bar_is_for_terminals_alone(monkeypatch, capsys):
+    with terminal.bar("episodes", 3) as after:
+        after()
+    assert capsys.readouterr() == ("", "")
+    shown_at = io.StringIO()
+    wide = Console(file=shown_at, force_terminal=True, width=100)
+    monkeypatch.setattr(terminal, "screen", lambda: wide)
+    with terminal.bar("episodes", 3) as after:
+        after()
+        after()
+    assert "episodes" in shown_at.getvalue()
+    assert "2/3" in shown_at.getvalue()

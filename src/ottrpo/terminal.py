@@ -7,7 +7,7 @@ file. Characters that a terminal obeys or that turn text round are shown as esca
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -41,12 +41,28 @@ def json_alone(wanted: bool) -> Iterator[None]:
 
     What `say_json` prints is then all that the standard output gets.
     """
+    if not wanted or _machine:
+        yield
+        return
+    with _kept_from_machine(sys.stderr):
+        yield
+
+
+@contextmanager
+def hushed(wanted: bool) -> Iterator[None]:
+    """If ``wanted``, print nothing but errors, and what `say_json` prints."""
     if not wanted:
         yield
         return
-    _machine.append(sys.stdout)
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, _kept_from_machine(nowhere):
+        yield
+
+
+@contextmanager
+def _kept_from_machine(elsewhere: TextIO) -> Iterator[None]:
+    _machine.append(_machine[-1] if _machine else sys.stdout)
     try:
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(elsewhere):
             yield
     finally:
         _machine.pop()
@@ -83,6 +99,20 @@ def screen(**options: Any) -> "Console":
 
     width = None if _has_terminal() else BOUNDLESS
     return Screen(**{"highlight": False, "markup": False, "width": width, **options})
+
+
+@contextmanager
+def bar(what: str, total: int | None) -> Iterator[Callable[[], None]]:
+    """On a terminal, a bar with the time that is left; gives what to call after each of them."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as TimeLeft
+
+    console = screen()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeLeft())
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda: progress.advance(task)
 
 
 def _has_terminal() -> bool:

@@ -9,6 +9,7 @@ from stable_baselines3.common.utils import LinearSchedule
 
 import ottrpo.envs.toys  # noqa: F401
 from ottrpo import OTTRPO
+from ottrpo.agents.sb3 import PPO
 from ottrpo.core import Mahalanobis, StateCost
 from ottrpo.engine.schedules import as_schedule, schedule_to_data
 from ottrpo.engine.spaces import space_from_data, space_to_data
@@ -216,3 +217,22 @@ def test_spaces_survive():
 def _flipped(content):
     where = content.index(b"arrays.safetensors") + 4000
     return content[:where] + bytes([content[where] ^ 1]) + content[where + 1 :]
+
+
+@pytest.mark.parametrize("name", ["OTTRPO", "PPO"])
+def test_a_loaded_agent_evaluates_itself_where_it_was_trained(tmp_path, name):
+    kind = {"OTTRPO": OTTRPO, "PPO": PPO}[name]
+    agent = kind("MlpPolicy", "Pendulum-v1", seed=0)
+    agent.save(tmp_path / "agent")
+    loaded = kind.load(tmp_path / "agent")
+    assert loaded.env is None
+    assert loaded.evaluate(2, seed=3).tolist() == agent.evaluate(2, seed=3).tolist()
+    loaded.save(tmp_path / "again")  # and still knows where
+    assert kind.load(tmp_path / "again").fresh_env().spec.id == "Pendulum-v1"
+
+
+def test_every_episode_is_told(tmp_path):
+    told = []
+    OTTRPO("MlpPolicy", "Pendulum-v1", seed=0).evaluate(3, after_episode=lambda: told.append(1))
+    PPO("MlpPolicy", "Pendulum-v1", seed=0).evaluate(12, after_episode=lambda: told.append(1))
+    assert len(told) == 15

@@ -149,3 +149,19 @@ def test_the_settings_of_an_agent_are_listed_as_they_are_written(key, capsys):
 
 
 NO_SETTINGS = ("policy", "initial_policy")  # arguments of the constructor beside them
+
+
+def test_quiet_prints_errors_and_json_alone(capfd, tmp_path):
+    problem = tmp_path / "problem.json"
+    row = {"weight_r": [1.0], "gain_rk": [[0.0, 1.0]], "cost_rk": [[0.0, 1.0]], "radius": 0.25}
+    problem.write_text(json.dumps(row))
+    assert main(["solve", str(problem), "--quiet"]) == 0
+    assert capfd.readouterr() == ("", "")
+    assert main(["--quiet", "solve"]) == 2  # it comes after the verb
+    capfd.readouterr()
+    assert main(["solve", str(problem), "--quiet", "--json"]) == 0
+    told = capfd.readouterr()
+    assert json.loads(told.out)["multiplier"] == 1.0
+    assert told.err == ""
+    assert main(["solve", "--quiet", "nothere.json"]) == 2
+    assert "nothere.json: No such file" in capfd.readouterr().err

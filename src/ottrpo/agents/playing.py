@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from stable_baselines3.common.vec_env import VecEnv
 
-from ottrpo.collect.host import allowed, fresh_env
+from ottrpo.collect.host import allowed
 from ottrpo.engine.acting import Actor
 from ottrpo.engine.spaces import BoxActions, Encoded, FiniteActions, ObservationLayout
 
@@ -35,8 +34,8 @@ class Playing(ABC):
         """The policy of now for so many steps and environments; its mode without ``rng``."""
 
     @abstractmethod
-    def _environment(self) -> VecEnv:
-        """Of the agent."""
+    def fresh_env(self, **keywords: Any) -> Any:
+        """A new environment like that of the agent."""
 
     def predict(
         self,
@@ -72,7 +71,13 @@ class Playing(ABC):
         return (action if vectorised else action.squeeze(0)), None
 
     def evaluate(
-        self, episodes: int, *, deterministic: bool = True, seed: int = 0, env: Any = None
+        self,
+        episodes: int,
+        *,
+        deterministic: bool = True,
+        seed: int = 0,
+        env: Any = None,
+        after_episode: Callable[[], object] = lambda: None,
     ) -> Array:
         """Undiscounted returns of whole episodes in a fresh environment.
 
@@ -84,9 +89,10 @@ class Playing(ABC):
             deterministic: the policy's mode (True) or its samples (False).
             seed: of the environment and of the noise.
             env: a Gymnasium environment to use; by default a new one like the training one.
+            after_episode: called after each.
         """
         fresh = env is None
-        env = fresh_env(self._environment()) if fresh else env
+        env = self.fresh_env() if fresh else env
         rng = None if deterministic else np.random.default_rng(seed)
         predictor = Predictor(self.actor, 1, rng)
         returns = np.zeros(episodes)
@@ -98,6 +104,7 @@ class Playing(ABC):
                 observation, reward, terminated, truncated, _ = env.step(action)
                 returns[episode] += float(reward)
                 done = terminated or truncated
+            after_episode()
             if episode + 1 < episodes:
                 observation, _ = env.reset()
         if fresh:

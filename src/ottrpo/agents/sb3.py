@@ -6,7 +6,7 @@ evaluation that leaves training untouched, saving without pickle, and going on e
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from inspect import Signature
 from typing import Any, ClassVar, Self, final
@@ -18,7 +18,7 @@ from gymnasium import spaces
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-from ottrpo.collect.host import fresh_env, remade_by_id
+from ottrpo.collect.host import remade_by_id
 from ottrpo.engine.schedules import is_function
 from ottrpo.engine.spaces import actions_of, observation_layout
 from ottrpo.persistence import bundle
@@ -218,7 +218,13 @@ class Baseline(VectorSnapshot, Guarded):
         return np.clip(standard, -limit, limit).astype(np.float32)
 
     def evaluate(
-        self, episodes: int, *, deterministic: bool = True, seed: int = 0, env: Any = None
+        self,
+        episodes: int,
+        *,
+        deterministic: bool = True,
+        seed: int = 0,
+        env: Any = None,
+        after_episode: Callable[[], object] = lambda: None,
     ) -> Array:
         """Undiscounted returns of whole episodes, with rewards as they are and frozen statistics.
 
@@ -229,6 +235,7 @@ class Baseline(VectorSnapshot, Guarded):
             deterministic: the policy's mode (True) or its samples (False).
             seed: of the environments and of the noise.
             env: a Gymnasium environment to use; by default new ones like the training one.
+            after_episode: called after each; finite problems are played at once.
         """
         if env is None and self._problem is not None:
             table = self.policy_table()
@@ -247,7 +254,7 @@ class Baseline(VectorSnapshot, Guarded):
             return self.predict(observations, deterministic=deterministic)[0]
 
         with noise_from(seed, self.policy):
-            return play(envs, episodes, act, seed, draw_noise)
+            return play(envs, episodes, act, seed, draw_noise, after_episode)
 
     def policy_table(self) -> Array:
         """Probabilities of the actions in each state; for finite problems only."""
@@ -261,11 +268,11 @@ class Baseline(VectorSnapshot, Guarded):
         """What is trained on, if it is finite."""
         both = (self.observation_space, self.action_space)
         finite = all(isinstance(space, spaces.Discrete) for space in both)
-        return as_problem(fresh_env(self._environment())) if finite else None
+        return as_problem(self.fresh_env()) if finite else None
 
     def _for_evaluation(self, count: int) -> list[Any]:
         missing = count - len(self._evaluation_envs)
-        self._evaluation_envs += [fresh_env(self._environment()) for _ in range(missing)]
+        self._evaluation_envs += [self.fresh_env() for _ in range(missing)]
         return self._evaluation_envs[:count]
 
     # ------------------------------------------------------------------ saving

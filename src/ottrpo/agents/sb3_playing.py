@@ -14,7 +14,12 @@ Act = Callable[[Array], Array]
 
 
 def play(
-    envs: Sequence[Any], episodes: int, act: Act, seed: int, before_step: Callable[[int], None]
+    envs: Sequence[Any],
+    episodes: int,
+    act: Act,
+    seed: int,
+    before_step: Callable[[int], None],
+    after_episode: Callable[[], object],
 ) -> Array:
     """Undiscounted returns; each environment plays one episode after another.
 
@@ -26,6 +31,7 @@ def play(
         act: actions for a batch of observations, one of each environment.
         seed: of the environments.
         before_step: told the number of each step.
+        after_episode: called after each.
     """
     seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(episodes)]
     returns = np.zeros(episodes)
@@ -41,6 +47,7 @@ def play(
             returns[episode] += float(reward)
             if terminated or truncated:
                 del playing[row]
+                after_episode()
                 following = next(waiting, None)
                 if following is not None:
                     playing[row] = following

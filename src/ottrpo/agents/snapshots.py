@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 
-from ottrpo.collect.host import name_of, remade_by_id
-from ottrpo.core.checks import require_one_of
+from ottrpo.collect.host import fresh_env, name_of, remade_by_id
+from ottrpo.core.checks import require, require_one_of
 from ottrpo.engine.spaces import space_from_data, space_to_data
 from ottrpo.envs import catalogue
 from ottrpo.persistence import bundle
@@ -27,6 +27,7 @@ class VectorSnapshot(Snapshot):
     observation_space: Any
     action_space: Any
     last_update: dict[str, float]
+    _trained_in: str | None = None  # the name that its file has for its environment
     _last_obs: Any
     _n_updates: int
     _current_progress_remaining: float
@@ -71,6 +72,8 @@ class VectorSnapshot(Snapshot):
             agent = cls._bare(data, settings)
             agent.observation_space = space_from_data(data["observation_space"])
             agent.action_space = space_from_data(data["action_space"])
+            agent._trained_in = data.get("environment")
+            require(isinstance(agent._trained_in, str | None), "an environment has a name")
             bundle.require_room(agent._planned_entries(), saved.arrays)
         if env is not None:
             agent.set_env(env)
@@ -105,6 +108,17 @@ class VectorSnapshot(Snapshot):
             raise ValueError("this agent has no environment; give it one: agent.set_env(env)")
         return self.env
 
+    def fresh_env(self, **keywords: Any) -> Any:
+        """A new environment like that of the agent, or the one that its file names.
+
+        Args:
+            keywords: for `gymnasium.make`, such as ``render_mode``.
+        """
+        if self.env is None and self._trained_in is not None:
+            catalogue.require_no_import(self._trained_in)
+            return catalogue.make(self._trained_in, disable_env_checker=True, **keywords)
+        return fresh_env(self._environment(), **keywords)
+
     def _said(self, state: Data) -> Data:
         """All that is saved beside the arrays; ``state`` is what the agent adds to the counters."""
         # without their time of day: the same training gives the same bytes
@@ -123,7 +137,7 @@ class VectorSnapshot(Snapshot):
             "settings": self.settings(),
             "observation_space": space_to_data(self.observation_space),
             "action_space": space_to_data(self.action_space),
-            "environment": None if self.env is None else name_of(self.env),
+            "environment": self._trained_in if self.env is None else name_of(self.env),
             "state": counters | state,
         }
 

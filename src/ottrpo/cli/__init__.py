@@ -15,23 +15,29 @@ from importlib import import_module
 from ottrpo import __version__
 from ottrpo.extras import remedy
 from ottrpo.names import known
-from ottrpo.terminal import json_alone, say, shown
+from ottrpo.terminal import hushed, json_alone, say, shown
 from ottrpo.threads import default_to_one_thread
 
 # verb -> (module, class, what it does)
 VERBS = {
     "train": ("train", "Train", "train an agent on an environment"),
+    "tune": ("tune", "Tune", "search for settings, and write them to a file"),
     "resume": ("resume", "Resume", "go on with a run that was interrupted"),
     "evaluate": ("evaluate", "Evaluate", "evaluate a trained agent"),
     "reproduce": ("reproduce", "Reproduce", "run a study: many runs, one table"),
     "report": ("report", "Report", "the scores of studies, from their results alone"),
+    "watch": ("watch", "Watch", "look at a trained agent, in a window or as a film"),
+    "export": ("export", "Export", "write a trained policy as an ONNX file"),
     "compare": ("compare", "Compare", "two runs, results or agents side by side"),
     "plot": ("plot", "Plot", "learning curves side by side, as a figure for a paper"),
+    "explore": ("explore", "Explore", "a page to try trust regions on, in any browser"),
     "solve": ("solve", "Solve", "solve a trust-region problem from a JSON file"),
     "list": ("listing", "List", "costs, agents, environments, studies, benchmarks"),
     "bench": ("bench", "Bench", "measure speed against the alternatives"),
     "doctor": ("doctor", "Doctor", "versions, threads, devices and a self-test"),
+    "completion": ("completion", "Completion", "make a shell complete verbs, options and names"),
 }
+QUIET = "--quiet"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,7 +78,9 @@ def _at_top(arguments: list[str]) -> int:
     elif name == "--version":
         say(f"ottrpo {__version__}")
     elif name in VERBS:
-        return _run(name, arguments[1:])
+        quiet = QUIET in arguments
+        with hushed(quiet):
+            return _run(name, [text for text in arguments[1:] if text != QUIET])
     else:
         told = f"{name!r} is not a verb" if name else "a verb is missing"
         say(f"ottrpo: {told}; {known(name, VERBS)} (try: ottrpo --help)", error=True)
@@ -113,5 +121,6 @@ def _help() -> str:
             *lines,
             "",
             "ottrpo VERB --help tells the options of a verb; ottrpo --version the version.",
+            f"{QUIET} after any verb: nothing is printed but errors, and the JSON of --json.",
         ]
     )

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ottrpo.reports.comparison import Comparison
     from ottrpo.reports.sides import Side
 
+MOST_NAMED = 8  # environments in one line
+
 
 @dataclass(frozen=True, kw_only=True)
 class Compare:
@@ -60,8 +62,7 @@ class Compare:
 
         trained = load_trained(path)
         returns = {
-            way: trained.agent.evaluate(self.episodes, deterministic=way, seed=0)
-            for way in (True, False)
+            way: trained.evaluate(self.episodes, deterministic=way, seed=0) for way in (True, False)
         }
         return side_of_returns(text, trained.name, trained.environment, returns)
 
@@ -81,7 +82,9 @@ def _tell(comparison: "Comparison", plots: list[list[str]]) -> None:
     if any(duel.difference.interval is None for duel in comparison.duels):
         say("a side with one run has no interval: seeds are the unit")
     if comparison.only:
-        say(f"on one side only: {', '.join(comparison.only)}")
+        rest = len(comparison.only) - MOST_NAMED
+        more = f" and {rest} more" if rest > 0 else ""
+        say(f"on one side only: {', '.join(comparison.only[:MOST_NAMED])}{more}")
     for duel, lines in zip(comparison.duels, plots, strict=True):
         say("\n".join(["", duel.environment, *lines]))
         for key, values in duel.settings.items():

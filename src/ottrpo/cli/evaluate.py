@@ -36,9 +36,7 @@ class Evaluate:
 
         with mistakes():
             trained = load_trained(self.path, trust=self.trust)
-        returns = trained.agent.evaluate(
-            self.episodes, deterministic=self.deterministic, seed=self.seed
-        )
+        returns = trained.evaluate(self.episodes, deterministic=self.deterministic, seed=self.seed)
         mean, std = float(returns.mean()), float(returns.std())
         if self.json:
             played = {"episodes": len(returns), "returns": [float(value) for value in returns]}

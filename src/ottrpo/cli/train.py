@@ -33,7 +33,7 @@ class Train:
     agent: str = "ottrpo"
     """who learns; `ottrpo list` names them"""
     config: str = "default"
-    """a named configuration of that agent"""
+    """a configuration of that agent by its name, or a file of your own that ends in .toml"""
     seed: int = 0
     """of everything random in training"""
     steps: int | None = None
@@ -66,7 +66,7 @@ class Train:
             spec = runner.plan_run(
                 self.env,
                 agent=self.agent,
-                config=self.config,
+                config=Path(self.config) if self.config.endswith(".toml") else self.config,
                 seed=self.seed,
                 steps=self.steps,
                 overrides=[*self._own_settings(), *(text for texts in self.set for text in texts)],

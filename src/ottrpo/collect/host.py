@@ -304,8 +304,8 @@ def _no_masks() -> None:
     return None
 
 
-def fresh_env(env: VecEnv) -> Any:
-    """A new environment like those in ``env``."""
+def fresh_env(env: VecEnv, **keywords: Any) -> Any:
+    """A new environment like those in ``env``, made with these keywords as well."""
     spec = _spec_of(env)
     if spec is None:
         raise ValueError(
@@ -316,7 +316,7 @@ def fresh_env(env: VecEnv) -> Any:
     spec.additional_wrappers = tuple(  # SB3's Monitor can't be made again, and is not needed
         wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor"
     )
-    return gym.make(spec, disable_env_checker=True)
+    return gym.make(spec, disable_env_checker=True, **keywords)
 
 
 def made(env: Any, n_envs: int = 1, threads: int | None = None) -> Any:

@@ -30,7 +30,7 @@ def plan_run(
     environment: str,
     *,
     agent: str = "ottrpo",
-    config: str = "default",
+    config: str | Path = "default",
     seed: int = 0,
     steps: int | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -42,7 +42,7 @@ def plan_run(
     Args:
         environment: a Gymnasium id, also a retired one.
         agent: its name.
-        config: one of its configurations.
+        config: one of its configurations, or the path of a file of one's own.
         seed: of everything random in training.
         steps: of training; what the configuration says by default.
         settings: laid over the configuration.
@@ -71,7 +71,7 @@ def plan_run(
         asked_environment=environment,
         agent=agent,
         agent_key=entry.key,
-        config=config,
+        config=configuration.name,
         settings=merged,
         seed=seed,
         steps=total,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from ottrpo.core.checks import require, require_one_of, require_whole, require_words
+from ottrpo.persistence.files import read_plain
 
 from .protocol import Protocol
 
@@ -25,6 +26,7 @@ _PLAIN: dict[Any, tuple[tuple[type, ...], str]] = {
     str: ((str,), "a word"),
 }
 DEFAULT = "default"
+MAX_BYTES = 2**20  # of a configuration
 _FILE_KEYS = ("description", "extends", "steps", "settings", "environments")
 
 
@@ -83,12 +85,18 @@ class Configuration:
         return steps
 
 
-def read_configuration(folder: Path, name: str) -> Configuration:
+def read_configuration(folder: Path, name: str | Path) -> Configuration:
     """The configuration ``name`` of the agent whose files are in ``folder``.
+
+    Args:
+        folder: of the agent's configurations.
+        name: of one of them, or the path of a file of one's own, which may extend one of them.
 
     Raises:
         ValueError: if there is no such file, or it is not a configuration.
     """
+    if isinstance(name, Path):
+        return _parsed(folder, name, name.stem, ())
     return _read(folder, name, ())
 
 
@@ -169,9 +177,13 @@ def _read(folder: Path, name: str, seen: tuple[str, ...]) -> Configuration:
     path = folder / f"{name}.toml"
     if name == DEFAULT and not path.is_file():
         return Configuration(name=name)
+    return _parsed(folder, path, name, seen)
+
+
+def _parsed(folder: Path, path: Path, name: str, seen: tuple[str, ...]) -> Configuration:
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+        data = tomllib.loads(read_plain(path, MAX_BYTES).decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path.name} is not valid TOML: {error}") from error
     unknown = sorted(set(data) - set(_FILE_KEYS))
     require(not unknown, f"{path.name}: unknown keys {unknown}; known: {', '.join(_FILE_KEYS)}")

@@ -1,6 +1,8 @@
 """Trained agents, from the directory of a run or from a single file."""
 
 from dataclasses import dataclass
+from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ from ottrpo.core.checks import require, require_words
 from ottrpo.envs import catalogue
 from ottrpo.persistence import bundle
 from ottrpo.results.run_directory import RunDirectory
+from ottrpo.terminal import bar
 
 from .registry import agents
 from .run import load_agent
@@ -20,6 +23,14 @@ class Trained:
     agent: Any
     name: str
     environment: str
+
+    def evaluate(self, episodes: int, *, deterministic: bool, seed: int) -> Any:
+        """Returns of fresh episodes; a bar tells how long it takes (of tables no time)."""
+        play = partial(self.agent.evaluate, episodes, deterministic=deterministic, seed=seed)
+        if "after_episode" not in signature(self.agent.evaluate).parameters:
+            return play()
+        with bar(self.environment, episodes) as after_episode:
+            return play(after_episode=after_episode)
 
 
 def load_trained(path: Path, *, trust: bool = False) -> Trained:

@@ -62,7 +62,7 @@ class Duel:
     @cached_property
     def chance(self) -> Chance:
         """Of the first."""
-        return _chance([self])
+        return chance_of([self])
 
     @cached_property
     def settings(self) -> dict[str, tuple[Any, Any]]:
@@ -106,7 +106,7 @@ def compare(a: Side, b: Side) -> Comparison:
     )
     duels = tuple(Duel(*pair) for pair in _scored(a, b, shared))
     only = tuple(sorted(set(a.cells) ^ set(b.cells)))
-    return Comparison(names=(a.name, b.name), duels=duels, chance=_chance(duels), only=only)
+    return Comparison(names=(a.name, b.name), duels=duels, chance=chance_of(duels), only=only)
 
 
 def different(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -220,7 +220,8 @@ def _settings(cell: CellResult) -> dict[str, Any]:
     return {**named, **cell.resolved}
 
 
-def _chance(duels: Sequence[Duel]) -> Chance:
+def chance_of(duels: Sequence[Duel]) -> Chance:
+    """That a run of the first side beats one of the second; environments have the same weight."""
     a, b = ([getattr(duel, side).score_n for duel in duels] for side in "ab")
     value = probability_of_improvement(a, b)
     if min(scores.size for scores in (*a, *b)) < 2:

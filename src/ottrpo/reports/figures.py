@@ -4,6 +4,7 @@ In SVG the colours are CSS variables and the text is text, so that a page can sh
 light, and one panel is a few kilobytes.
 """
 
+import hashlib
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from markupsafe import escape
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
@@ -30,7 +32,7 @@ from ottrpo.results.reading import CellResult
 PANELS_AT_MOST = 12
 COLUMNS = 3
 INSIDE = 4  # curves whose legend finds room among them
-POINTS = 50  # of a curve in a page: more than a panel of this size can show
+POINTS = 40  # of a curve in a page: more than a panel of this size can show
 ORDERS = 20  # returns that begin so many times further from zero than they end need a log scale
 # the palette of the pictures, and what stands for each colour in SVG
 PALETTE = (
@@ -176,7 +178,46 @@ def panel_svg(panel: Panel) -> str:
         figure, axes = _svg_figure([curve.label for curve in panel.curves])
         thin = tuple(curve.thinned(POINTS) for curve in panel.curves)
         _draw(axes, replace(panel, curves=thin))
-        return _svg(figure)
+        return _svg(figure, panel.title)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chances:
+    """How likely one beats another, environment by environment, with an interval each."""
+
+    label: str
+    agent: str
+    by_environment: Mapping[str, tuple[float, float, float]]
+
+
+def forest_svg(rivals: Sequence[Chances], xlabel: str, title: str) -> str:
+    """A line per environment and rival: the chance and its interval, and where it is even."""
+    names = list(dict.fromkeys(name for rival in rivals for name in rival.by_environment))
+    height = 0.3 * len(names) + 0.9
+    with mpl.rc_context(_SVG):
+        figure = Figure(figsize=(7.2, height))
+        figure.patch.set_alpha(0.0)
+        FigureCanvasSVG(figure)
+        axes = figure.add_axes((0.27, 0.5 / height, 0.71, 1 - 0.8 / height))
+        axes.patch.set_alpha(0.0)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        styles = line_styles(["ottrpo", *(rival.agent for rival in rivals)])[1:]
+        for i, (rival, (colour, _)) in enumerate(zip(rivals, styles, strict=True)):
+            for name, (value, low, high) in rival.by_environment.items():
+                y = names.index(name) + 0.24 * (i - (len(rivals) - 1) / 2)
+                axes.plot([low, high], [y, y], color=colour, linewidth=1.6)
+                axes.plot(value, y, marker="osD^"[i % 4], color=colour, markersize=4.5)
+            axes.plot([], [], marker="osD^"[i % 4], color=colour, label=plain(rival.label))
+        axes.axvline(0.5, color=FAINT, linewidth=1, linestyle="--")
+        axes.set_yticks(range(len(names)), [plain(name) for name in names])
+        axes.tick_params(left=False)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_xlim(-0.02, 1.02)
+        axes.set_xlabel(xlabel)
+        axes.legend(
+            frameon=False, fontsize=8, ncols=len(rivals), loc="lower left", bbox_to_anchor=(0, 1)
+        )
+        return _svg(figure, title)
 
 
 def _grouped(
@@ -307,7 +348,7 @@ def _svg_figure(labels: Sequence[str]) -> tuple[Figure, Any]:
     return figure, axes
 
 
-def _svg(figure: Figure) -> str:
+def _svg(figure: Figure, title: str) -> str:
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     text = file.getvalue()
@@ -316,8 +357,18 @@ def _svg(figure: Figure) -> str:
     text = re.sub(r' (?:d|x|y|transform)="[^"]+"', _shortened, text)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, variable)
-    text = re.sub(r' id="(?!m|p|c)[^"]*"', "", text)  # names of groups; what is used stays
-    return re.sub(r"\n\s*", "\n", text)
+    text = _named_apart(text)
+    named = f'<svg role="img" aria-label="{escape(title)}"'
+    return re.sub(r"\n\s*", "\n", text).replace("<svg", named, 1)
+
+
+def _named_apart(text: str) -> str:
+    """Only what is used has a name, and no two drawings of a page share one."""
+    mark = hashlib.sha256(text.encode()).hexdigest()[:6]
+    used = dict.fromkeys(re.findall(r'(?:href="|url\()#([^")]+)', text))
+    short = {name: f"f{mark}{i}" for i, name in enumerate(used)}
+    text = re.sub(r' id="([^"]*)"', lambda m: f' id="{short[m[1]]}"' if m[1] in short else "", text)
+    return re.sub(r'((?:href="|url\()#)([^")]+)', lambda m: m[1] + short[m[2]], text)
 
 
 def _shortened(attribute: re.Match[str]) -> str:

@@ -24,6 +24,15 @@ document.addEventListener("click", (event) => {
   });
   body.append(...rows);
 });
+// A link into something folded opens it.
+function unfold() {
+  let part = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+  const wanted = part;
+  for (; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
+  if (wanted) wanted.scrollIntoView();
+}
+addEventListener("hashchange", unfold);
+unfold();
 // What is folded is printed too.
 addEventListener("beforeprint", () => {
   for (const part of document.querySelectorAll("details:not([open])")) {

@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,8 +21,10 @@ from markupsafe import Markup, escape
 
 from ottrpo.persistence.files import write_atomically
 from ottrpo.results.reading import CellResult, StudyResult, read_study, study_names
+from ottrpo.terminal import bar
 
 from .aggregates import aggregate_panel, aggregate_table, find_groups
+from .answers import answers
 from .exhibits import Exhibit, Plan, of_the_paper, read_plan, select
 from .figures import PANELS_AT_MOST, Panel, by_environment, families, panel_svg
 from .scores import cell_scores
@@ -56,7 +59,7 @@ class Section:
     panels: Sequence[Panel] = ()
     tables: Sequence[Table] = ()
 
-    @property
+    @cached_property
     def figures(self) -> list[Markup]:
         """The panels, drawn."""
         return [Markup(panel_svg(panel)) for panel in self.panels]
@@ -78,7 +81,7 @@ def render(studies: Sequence[StudyResult], about: str | None = None) -> str:
     """The page of these studies, or the parts of it where ``about`` stands."""
     plan = read_plan()
     cells = [cell for study in studies for cell in study.cells]
-    known = [study.name for study in studies]
+    known = [study.name for study in studies] if about is None else None
     exhibits = [
         _exhibit(exhibit, plan, cells, known)
         for exhibit in plan.exhibits
@@ -88,6 +91,13 @@ def render(studies: Sequence[StudyResult], about: str | None = None) -> str:
     shown = [study for study in studies if about in (None, study.name)]
     own = [cell for study in shown for cell in study.cells]
     script = _read("page.js")
+    together = [] if about else [_methods(plan, cells), *_together(plan, cells), _environments()]
+    listed = [_study(study, drawn if about is None else set()) for study in shown]
+    parts = [*exhibits, *together, *listed]
+    with bar("drawing", len(parts)) as after:
+        for section in parts:
+            _ = section.figures
+            after()
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -95,13 +105,16 @@ def render(studies: Sequence[StudyResult], about: str | None = None) -> str:
         style=Markup(_read("page.css")),
         script=Markup(script),
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        title=f"{about}: results" if about else "OT-TRPO: the paper and our runs",
+        about=listed[0] if about else None,
+        answers=None if about else answers(cells, plan),
         headline=headline_table(of_the_paper(select(own, plan.headline)), plan.full_steps),
         glance=_glance(exhibits),
         least_seeds=LEAST_SEEDS,
         exhibits=exhibits,
-        others=[*(_together(plan, cells) if about is None else ()), _environments()],
-        errata=errata(_read("errata.md")),
-        studies=[_study(study, drawn) for study in shown],
+        others=together,
+        errata=() if about else errata(_read("errata.md")),
+        studies=() if about else listed,
         counts=(len(shown), len(own), sum(len(cell.runs) for cell in own)),
         downloads={name: _data_uri(rows) for name, rows in _downloads(own).items()},
     )
@@ -122,9 +135,9 @@ def _exhibit(
     exhibit: Exhibit,
     plan: Plan,
     cells: Sequence[CellResult],
-    known: Sequence[str],
+    known: Sequence[str] | None,
 ) -> Section:
-    """One part of the paper, with what we have beside it."""
+    """One part of the paper, with what we have beside it; ``known`` studies, if others matter."""
     chosen = exhibit.select(cells)
     make: dict[str | None, Callable[[], list[Table]]] = {
         None: list,
@@ -140,7 +153,7 @@ def _exhibit(
         title=exhibit.title,
         labels=(exhibit.label, *exhibit.also),
         text=[exhibit.paper],
-        missing=exhibit.missing_studies(known),
+        missing=() if known is None else exhibit.missing_studies(known),
         panels=draw[exhibit.curves](chosen),
         tables=[*make[exhibit.table](), *claim_tables(exhibit.claims, cells)],
     )
@@ -167,9 +180,8 @@ def _environments() -> Section:
     return Section(anchor="environments", title="Environments", tables=[mapping_table()])
 
 
-def _together(plan: Plan, cells: Sequence[CellResult]) -> Iterable[Section]:
-    """All methods, and all environments, side by side."""
-    yield Section(
+def _methods(plan: Plan, cells: Sequence[CellResult]) -> Section:
+    return Section(
         anchor="baselines",
         title="Every method as printed, and as it does here",
         text=[
@@ -179,6 +191,10 @@ def _together(plan: Plan, cells: Sequence[CellResult]) -> Iterable[Section]:
         ],
         tables=[baseline_table(of_the_paper(select(cells, plan.methods)))],
     )
+
+
+def _together(plan: Plan, cells: Sequence[CellResult]) -> Iterable[Section]:
+    """All environments together."""
     for aggregate in plan.aggregates:
         groups = find_groups(aggregate, cells)
         panel = aggregate_panel(aggregate, groups)

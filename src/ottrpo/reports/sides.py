@@ -8,7 +8,7 @@ A side is one of
     trpo, trpo/tuned    an agent in all results, with one of its configurations
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,6 +90,15 @@ def _from_agent(text: str, results: Path) -> Side:
         f"{agent} has no results with the configuration {title!r}; "
         f"write {agent}/CONFIGURATION, {known(title, titles)}",
     )
+    return side_of_agent(cells, agent, title)
+
+
+def side_of_agent(cells: Iterable[CellResult], agent: str, title: str) -> Side:
+    """An agent in one configuration, wherever it has finished runs.
+
+    Raises:
+        ValueError: if it has none.
+    """
     chosen: dict[str, CellResult] = {}
     for cell in cells:
         if (cell.agent, cell.title) == (agent, title) and cell.curves:

@@ -208,6 +208,17 @@ class TabularAgent(Snapshot):
             policy_sa = np.eye(self.problem.n_actions)[policy_sa.argmax(axis=1)]
         return simulator.returns(policy_sa, episodes)
 
+    def fresh_env(self, **keywords: Any) -> Any:
+        """A new environment like that of the agent.
+
+        Args:
+            keywords: for `gymnasium.make`, such as ``render_mode``.
+
+        Raises:
+            ValueError: if it was not trained in a registered environment.
+        """
+        return environment_from_spec(self._environment, self.problem.name, **keywords)
+
     def get_parameters(self) -> dict[str, Floats]:
         """Copies of the policy table and of Q."""
         return {"policy": self.policy_sa.copy(), "q": self.estimates.q_sa.copy()}

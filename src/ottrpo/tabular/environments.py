@@ -219,12 +219,14 @@ def environment_spec(env: "str | gym.Env[Any, Any] | Problem") -> dict[str, Any]
     return {"id": env.spec.id, "kwargs": kwargs}
 
 
-def environment_from_spec(spec: Mapping[str, Any] | None, problem: str) -> gym.Env[Any, Any]:
-    """The registered environment that `environment_spec` described."""
+def environment_from_spec(
+    spec: Mapping[str, Any] | None, problem: str, **keywords: Any
+) -> gym.Env[Any, Any]:
+    """The registered environment that `environment_spec` described, made with these as well."""
     if spec is None:
         raise ValueError(
             f"the agent was trained on {problem!r}, which is not a registered environment; "
             "give it: load(path, env=...)"
         )
     catalogue.require_no_import(spec["id"])
-    return catalogue.make(spec["id"], **spec["kwargs"])
+    return catalogue.make(spec["id"], **{**spec["kwargs"], **keywords})

@@ -1,0 +1,87 @@
+"""``ottrpo watch``."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from ottrpo.terminal import bar, say
+
+from .options import Mistake, mistakes, require_at_least
+
+if TYPE_CHECKING:
+    from ottrpo.experiments.trained import Trained
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """Look at a trained agent: in a window, or as a film, which needs no screen."""
+
+    path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """what `ottrpo train` wrote, or a file that an agent was saved to"""
+    video: Path | None = None
+    """write a film instead of opening a window: a file that ends in .mp4 or .gif"""
+    episodes: int = 1
+    """how many"""
+    steps: int = 1000
+    """of an episode at most"""
+    sampled: bool = False
+    """sample the actions instead of taking the policy's mode"""
+    seed: int = 0
+    """of the environment"""
+    trust: bool = False
+    """let the run import the module of its environment (`module:Name-v0`), if it names one"""
+
+    def run(self) -> int:
+        """Load, play, tell."""
+        from ottrpo.experiments import film
+        from ottrpo.experiments.trained import load_trained
+
+        require_at_least(1, episodes=self.episodes, steps=self.steps)
+        require_at_least(0, seed=self.seed)
+        if self.video is None and not film.has_screen():
+            raise Mistake("there is no screen to open a window on; give --video FILE.mp4 or .gif")
+        if self.video is not None and self.video.suffix.lower() not in film.FORMATS:
+            raise Mistake(f"{self.video} must end in {' or '.join(film.FORMATS)}")
+        film.draw_without_screen()
+        with mistakes():
+            returns = self._play(load_trained(self.path, trust=self.trust))
+        over = f" over {len(returns)} episodes" if len(returns) > 1 else ""
+        say(f"return {fmean(returns):,.2f}{over}")
+        if self.video is not None:
+            say(f"written: {self.video}")
+        return 0
+
+    def _play(self, trained: "Trained") -> list[float]:
+        from ottrpo.experiments import film
+
+        env = film.stage(trained, "human" if self.video is None else "rgb_array")
+        play = partial(
+            film.play,
+            trained,
+            env,
+            self.episodes,
+            self.steps,
+            deterministic=not self.sampled,
+            seed=self.seed,
+        )
+        try:
+            if self.video is None:
+                return list(play(show=lambda env: None))
+            with film.filmed(self.video, env) as show, bar("steps", self._frames(env)) as after:
+
+                def keep(env: object) -> None:
+                    show(env)
+                    after()
+
+                return list(play(show=keep))
+        finally:
+            env.close()
+
+    def _frames(self, env: Any) -> int:
+        """At most."""
+        limit = env.spec.max_episode_steps if env.spec is not None else None
+        return self.episodes * (1 + min(self.steps, limit or self.steps))

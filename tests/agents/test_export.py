@@ -1,0 +1,113 @@
+"""An exported policy does what `predict` does, whatever is observed and done."""
+
+import gymnasium as gym
+import numpy as np
+import onnxruntime
+import pytest
+from gymnasium import spaces
+
+from ottrpo import BGPG, OTTRPO, TabularOTTRPO
+from ottrpo.agents import export
+from ottrpo.agents.sb3 import PPO
+from ottrpo.cli import main
+
+VECTOR = spaces.Box(-np.inf, np.inf, (3,), np.float64)
+IMAGE = spaces.Box(0, 255, (40, 36, 3), np.uint8)  # channels last, as environments give them
+CASES = {
+    "box": ("MlpPolicy", VECTOR, spaces.Box(-1, 1, (2,))),
+    "wide box": ("MlpPolicy", VECTOR, spaces.Box(-2, 5, (2, 2), np.float64)),
+    "discrete": ("MlpPolicy", spaces.Box(-1, 1, (2, 2)), spaces.Discrete(4, start=-1)),
+    "labels": ("MlpPolicy", spaces.Discrete(5, start=2), spaces.Box(-1, 1, (1,))),
+    "ragged": ("MlpPolicy", spaces.MultiDiscrete([3, 2]), spaces.MultiDiscrete([2, 4])),
+    "switches": ("MlpPolicy", spaces.MultiBinary(4), spaces.MultiBinary(3)),
+    "image": ("CnnPolicy", IMAGE, spaces.Discrete(3)),
+    "dict": (
+        "MultiInputPolicy",
+        spaces.Dict(eye=IMAGE, arm=VECTOR, room=spaces.Discrete(3)),
+        spaces.Box(0, 10, (2,)),
+    ),
+}
+
+
+class Somewhere(gym.Env):
+    """Random observations of any space."""
+
+    def __init__(self, observed, done):
+        self.observation_space, self.action_space = observed, done
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), float(self.np_random.normal()), False, False, {}
+
+
+gym.register("Somewhere-v0", Somewhere, max_episode_steps=16)
+
+
+def trained(kind, name, **settings):
+    policy, observed, done = CASES[name]
+    env = gym.make("Somewhere-v0", observed=observed, done=done)
+    agent = kind(policy, env, n_steps=64, seed=1, **settings).learn(128)
+    head = agent.train_state.networks.policy.head  # else actions would hardly differ from 0
+    agent.set_parameters({"agent.policy.head.weight": np.asarray(40 * head.weight)}, False)
+    return agent
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_on_a_thousand_observations_it_does_as_predict(name, monkeypatch):
+    agent = trained(OTTRPO, name)
+    content = export.to_onnx(agent).SerializeToString()
+    assert export.largest_difference(agent, content, rows=1000, seed=3) < 1e-5
+    model = onnxruntime.InferenceSession(content)
+    given = export._raw_space(agent)
+    names = list(given) if isinstance(given, spaces.Dict) else ["observation"]
+    assert [entry.name for entry in model.get_inputs()] == names
+    if name == "image":
+        assert model.get_inputs()[0].shape == ["n", 40, 36, 3]
+
+
+def test_what_normalises_is_inside():
+    agent = trained(OTTRPO, "box")
+    content = export.to_onnx(agent).SerializeToString()
+    seen = agent.train_state.observations
+    agent.train_state = agent.train_state._replace(observations=seen._replace(mean=seen.mean + 1))
+    agent._predictors = {}
+    assert export.largest_difference(agent, content) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["tanh", "relu", "leakyrelu", "elu", "sigmoid", "silu", "gelu"])
+def test_every_activation(name):
+    agent = trained(BGPG, "box", policy_kwargs={"activation_fn": name, "net_arch": [8]})
+    assert export.largest_difference(agent, export.to_onnx(agent).SerializeToString()) < 1e-5
+
+
+def test_tables(tmp_path, capsys):
+    TabularOTTRPO("Taxi-v4", seed=0).learn(5_000).save(tmp_path / "taxi")
+    path = tmp_path / "taxi.onnx"
+    assert main(["export", str(tmp_path / "taxi.zip"), str(path)]) == 0
+    assert "on 1,000 observations it differs from predict by at most 0" in capsys.readouterr().out
+    (action,) = onnxruntime.InferenceSession(path).run(None, {"observation": np.arange(500)})
+    agent = TabularOTTRPO.load(tmp_path / "taxi")
+    assert action.tolist() == agent.predict(np.arange(500), deterministic=True)[0].tolist()
+
+
+def test_nothing_is_written_that_does_otherwise(tmp_path, monkeypatch):
+    agent = trained(OTTRPO, "box")
+    wrong = export.to_onnx(trained(OTTRPO, "box", gamma=0.9))
+    monkeypatch.setattr(export, "to_onnx", lambda agent: wrong)
+    with pytest.raises(ValueError, match="does not do as predict does: actions differ by"):
+        export.export(agent, tmp_path / "policy.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_who_can_not_be_exported_is_told_in_one_line(tmp_path, capsys):
+    PPO("MlpPolicy", "Pendulum-v1", seed=0).save(tmp_path / "ppo")
+    assert main(["export", str(tmp_path / "ppo.zip"), str(tmp_path / "ppo.onnx")]) == 2
+    complaint = capsys.readouterr().err
+    assert "PPO is an agent of Stable-Baselines3, which exports it by torch.onnx" in complaint
+    assert complaint.count("\n") == 1
+    assert main(["export", str(tmp_path / "ppo.zip"), "policy.pt"]) == 2
+    assert "policy.pt must end in .onnx" in capsys.readouterr().err
