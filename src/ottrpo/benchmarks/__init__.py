@@ -16,6 +16,7 @@ BENCHMARKS = {
     "tabular": ("Tabular", "finite problems against a loop over Gymnasium"),
     "train": ("Train", "time per million steps of any agents beside OT-TRPO"),
     "envs": ("Envs", "many environments at once: ours beside the other libraries'"),
+    "device": ("Device", "training on an accelerator, beside Brax's own PPO"),
     "signal": ("Signal", "what an update gains on rows that it has not seen"),
     "checkpoint": ("Checkpoint", "a checkpoint against the training between two"),
 }

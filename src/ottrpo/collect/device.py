@@ -169,8 +169,8 @@ class DeviceTraining:
         loop, kept = jax.lax.scan(step, loop, (jnp.arange(self.n_steps), keys[1:]))
         obs, seen, reward, done, terminated, drawn, age, score = kept
         flat = self._flat(jnp.concatenate([obs, loop.obs[None]]), 2)
-        where = tuple(jnp.indices(done.shape).reshape(2, -1))
-        ends = CutOff(where, self._flat(seen, 2).reshape(-1, flat.shape[-1]), ())
+        # of every step, whether it was cut off or not: what follows is then a mere replacement
+        ends = CutOff((), self._flat(seen, 2).reshape(-1, flat.shape[-1]), ())
         return loop, Rollout(flat, (), reward, done, terminated, drawn, ends), age, score
 
     def _step(

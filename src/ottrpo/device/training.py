@@ -61,7 +61,7 @@ class Training:
             episodes].
         """
         training = with_numbers(self.loop, numbers)
-        updates, key = training.updates, jax.random.fold_in(key, 0)
+        updates = training.updates
         due = np.unique(np.linspace(0, updates, self.evaluations + 1).round()[1:]).astype(int) - 1
 
         def step(loop: Loop, given: tuple[Array, Array]) -> tuple[Loop, Any]:
@@ -76,9 +76,14 @@ class Training:
 
         streams = jax.random.split(jax.random.fold_in(key, 1), updates)
         each = (jnp.isin(jnp.arange(updates), due), streams)
-        loop, (report, steps, returns) = jax.lax.scan(step, training.init(key, self.start), each)
+        first = replace(self, loop=training).begin(key)
+        loop, (report, steps, returns) = jax.lax.scan(step, first, each)
         told = {"timestep": steps[due], "returns": returns[due]}
         return loop.train, report | {f"evaluation/{name}": x for name, x in told.items()}
+
+    def begin(self, key: Array) -> Loop:
+        """The training at its first step."""
+        return self.loop.init(jax.random.fold_in(key, 0), self.start)
 
     def as_agent(self, state: TrainState) -> DeepAgent:
         """An ordinary agent that has learnt this: it predicts, is saved, and goes on learning.

@@ -1,0 +1,236 @@
+"""Trainings side by side in one compiled program, advanced a few updates at a time.
+
+Between two stretches the host looks on: it writes down what was told, evaluates, and takes the
+state to put it into a checkpoint. How long the stretches are changes no number.
+"""
+
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from ottrpo.collect.device import Loop
+from ottrpo.core.checks import require
+from ottrpo.engine.state import TrainState
+
+from .training import Training
+
+Array = Any
+Told = dict[str, Array]  # what updates tell, [seeds, updates]
+GIB = 2**30
+SEEDS, ENVIRONMENTS = "seeds", "environments"
+
+
+@final
+class Fleet:
+    """The trainings of some seeds, on all devices that there are.
+
+    Seeds are spread over the devices as far as they go, and the environments of each over the rest.
+
+    Args:
+        training: what each of them does.
+        seeds: one for each.
+        chunk: updates of a stretch, at most.
+        devices: by default all that JAX sees.
+
+    Raises:
+        ValueError: if the environments can't be spread evenly.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        seeds: Sequence[int],
+        *,
+        chunk: int = 1,
+        devices: Sequence[Any] | None = None,
+    ) -> None:
+        self.training, self.seeds, self.chunk = training, tuple(seeds), chunk
+        self._placed = _placed(len(self.seeds), training.loop.n_envs, devices or jax.devices())
+        self._init = jax.jit(jax.vmap(self._begin), out_shardings=self._sharded(self._shapes()))
+        self._evaluate = jax.jit(self._returns, static_argnums=3)
+        self._program: Any = None
+        self.loops: Any = None
+
+    @property
+    def rows(self) -> int:
+        """Environment steps of one update of one training."""
+        return self.training.loop.n_envs * self.training.loop.n_steps
+
+    def compile(self) -> float:
+        """Make the program ready; the seconds that it took."""
+        began = time.perf_counter()
+        shapes = self._shapes()
+        sharded = self._sharded(shapes)
+        program = jax.jit(self._advance, donate_argnums=0, out_shardings=(sharded, None))
+        given = jax.tree.map(
+            lambda shape, place: jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=place),
+            shapes,
+            sharded,
+        )
+        self._program = program.lower(given, jnp.int32(0)).compile()
+        return time.perf_counter() - began
+
+    def begin(self) -> None:
+        """All trainings at their first step."""
+        self.loops = self._init(jnp.stack([jax.random.key(seed) for seed in self.seeds]))
+
+    def needs(self) -> int:
+        """Bytes that the program takes at most on each device."""
+        told = self._program.memory_analysis()
+        sizes = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
+        return int(sum(getattr(told, size) for size in sizes) - told.alias_size_in_bytes)
+
+    def require_room(self) -> str:
+        """What of a device's memory the program takes, in words.
+
+        Raises:
+            ValueError: if it does not fit.
+        """
+        needed, room = self.needs(), memory_of(self._placed.mesh.devices.flat[0])
+        told = f"{needed / GIB:.2f} of {room / GIB:.1f} GiB on each device"
+        require(
+            needed <= room,
+            f"the training needs {told}; take fewer seeds side by side (--seeds), or fewer n_envs "
+            "or n_steps, or a smaller batch_size (--set n_envs=... n_steps=...)",
+        )
+        return told
+
+    def advance(self, updates: int) -> Told:
+        """Go on by so many updates; what they told, on the host [seeds, updates]."""
+        require(0 < updates <= self.chunk, f"a stretch has 1 to {self.chunk} updates")
+        if self._program is None:
+            self.compile()
+        self.loops, told = self._program(self.loops, jnp.int32(updates))
+        return {name: np.asarray(values)[:, :updates] for name, values in told.items()}
+
+    def evaluate(self, seeds: Sequence[Sequence[int]], noisy: Sequence[float], count: int) -> Array:
+        """Returns [seeds, ways, count] of whole episodes.
+
+        Args:
+            seeds: of each training, and of each way to act.
+            noisy: of each way: 1.0: actions are drawn; 0.0: the policy's mode.
+            count: how many episodes.
+        """
+        keys = jnp.stack([jnp.stack([jax.random.key(way) for way in row]) for row in seeds])
+        return np.asarray(self._evaluate(self.loops.train, keys, jnp.array(noisy), count))
+
+    def broken(self) -> Array:
+        """Of each training 0, or which of `CULPRITS` was no number."""
+        return np.asarray(self.loops.broken)
+
+    def state(self, row: int) -> TrainState:
+        """What one of them has learnt, on the host."""
+        taken: TrainState = jax.tree.map(lambda leaf: leaf[row], self.loops.train)
+        return taken
+
+    def arrays(self) -> dict[str, Array]:
+        """All that the rest of the trainings depends on, on the host."""
+        return {name: np.asarray(_plain(leaf)) for name, leaf in _named(self.loops)}
+
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        """Go on from `arrays`.
+
+        Raises:
+            ValueError: if they are of other trainings.
+        """
+        shapes = self._shapes()
+
+        def taken(path: Any, shape: Any, place: Any) -> Array:
+            name, raw = jax.tree_util.keystr(path), jax.eval_shape(_plain, shape)
+            require(name in arrays, f"the checkpoint has no array {name!r}")
+            array = np.asarray(arrays[name])
+            require(
+                array.shape == raw.shape and array.dtype == raw.dtype,
+                f"{name!r} has {array.dtype} of shape {array.shape}, not {raw.dtype} {raw.shape}",
+            )
+            leaf = array if raw is shape else jnp.asarray(array)
+            chance = jnp.issubdtype(shape.dtype, jax.dtypes.prng_key)
+            return jax.device_put(jax.random.wrap_key_data(leaf) if chance else leaf, place)
+
+        self.loops = jax.tree_util.tree_map_with_path(taken, shapes, self._sharded(shapes))
+
+    # ------------------------------------------------------------------ the programs
+
+    def _begin(self, key: Array) -> Loop:
+        return self.training.begin(key)
+
+    def _advance(self, loops: Loop, updates: Array) -> tuple[Loop, Told]:
+        update = self.training.loop.update
+
+        def one(loop: Loop) -> tuple[Loop, Told]:
+            report = jax.eval_shape(update, loop)[1]
+            nothing = jax.tree.map(lambda x: jnp.zeros((self.chunk, *x.shape), x.dtype), report)
+
+            def step(i: Array, now: tuple[Loop, Told]) -> tuple[Loop, Told]:
+                loop, new = update(now[0])
+                return loop, jax.tree.map(lambda all_, one: all_.at[i].set(one), now[1], new)
+
+            done: tuple[Loop, Told] = jax.lax.fori_loop(0, updates, step, (loop, nothing))
+            return done
+
+        if len(self.seeds) > 1:
+            return jax.vmap(one)(loops)
+        # alone, without an axis that every operation would have to carry along
+        alone = one(jax.tree.map(lambda leaf: leaf[0], loops))
+        several: tuple[Loop, Told] = jax.tree.map(lambda leaf: leaf[None], alone)
+        return several
+
+    def _returns(self, trained: TrainState, keys: Array, noisy: Array, count: int) -> Array:
+        evaluate = self.training.loop.evaluate
+        ways = jax.vmap(lambda train, key, noisy: evaluate(train, key, count, noisy), (None, 0, 0))
+        return jax.vmap(ways, (0, 0, None))(trained, keys, noisy)
+
+    def _shapes(self) -> Loop:
+        keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), len(self.seeds)))
+        shapes: Loop = jax.eval_shape(jax.vmap(self._begin), keys)
+        return shapes
+
+    def _sharded(self, shapes: Loop) -> Loop:
+        """Where each array is: with its seed, and what is of environments with those."""
+        learnt, lived = PartitionSpec(SEEDS), PartitionSpec(SEEDS, ENVIRONMENTS)
+        by_name = {"train": learnt, "broken": learnt}
+        spread = {
+            name: jax.tree.map(
+                lambda _, spec=by_name.get(name, lived): NamedSharding(self._placed.mesh, spec), part
+            )
+            for name, part in shapes._asdict().items()
+        }
+        return Loop(**spread)
+
+
+def _placed(seeds: int, environments: int, devices: Sequence[Any]) -> NamedSharding:
+    """The devices as a table: seeds one way, environments the other."""
+    ways = math.gcd(seeds, len(devices))
+    rest = len(devices) // ways
+    require(
+        environments % rest == 0,
+        f"{len(devices)} devices: n_envs must be a multiple of {rest}, got {environments}",
+    )
+    mesh = Mesh(np.array(devices).reshape(ways, rest), (SEEDS, ENVIRONMENTS))
+    return NamedSharding(mesh, PartitionSpec(SEEDS))
+
+
+def memory_of(device: Any) -> int:
+    """Bytes that a program may take there."""
+    told = device.memory_stats() if device.platform != "cpu" else None
+    if told and "bytes_limit" in told:
+        return int(told["bytes_limit"])
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _named(tree: Any) -> list[tuple[str, Array]]:
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
+
+
+def _plain(leaf: Array) -> Array:
+    """A key as the numbers that it is made of; anything else as it is."""
+    chance = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(leaf) if chance else leaf
