@@ -9,7 +9,7 @@ import importlib
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -129,18 +129,16 @@ def brax_ppo(
         if spent > limit:
             raise _Enough
 
-    with _replicating():
-        try:
-            ppo.train(
-                environment=envs.get_environment(name, backend=backend or "spring"),
-                num_timesteps=steps,
-                num_evals=evaluations + 1,
-                episode_length=1000,
-                progress_fn=progress,
-                **settings,
-            )
-        except _Enough:
-            pass
+    with _replicating(), suppress(_Enough):
+        ppo.train(
+            environment=envs.get_environment(name, backend=backend or "spring"),
+            num_timesteps=steps,
+            num_evals=evaluations + 1,
+            episode_length=1000,
+            deterministic_eval=True,  # as ours
+            progress_fn=progress,
+            **settings,
+        )
     return told
 
 

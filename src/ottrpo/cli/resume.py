@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from ottrpo.terminal import screen
 
 from .options import mistakes
-from .train import tell_scores, with_care
+from .train import go_on_together, tell_scores, with_care
+
+if TYPE_CHECKING:
+    from ottrpo.results.run_directory import RunDirectory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,8 @@ class Resume:
             tell(f"{name}: finished, {spec.steps:,} steps; nothing to do in {directory.path}")
             return 0
         tell(f"{name}, {spec.steps:,} steps -> {directory.path}")
+        if runner.is_functional(spec.environment):
+            return self._resume_together(directory)
 
         def work() -> None:
             with RunBoard(spec.steps, console) as watch:
@@ -53,4 +58,21 @@ class Resume:
                 run.go_on()
             tell_scores(spec, directory, run.agent, console)
 
-        return with_care(directory, console, work)
+        return with_care([directory], console, work)
+
+    def _resume_together(self, directory: "RunDirectory") -> int:
+        """Go on with all runs that were trained in one program."""
+        from ottrpo.experiments import together
+        from ottrpo.experiments.board import RunBoard
+        from ottrpo.experiments.run import spec_of
+
+        console = screen(soft_wrap=True)
+        with mistakes():
+            directories = together.found(directory)
+            for each in directories:
+                each.require_own_files()
+            specs = [spec_of(each.manifest) for each in directories]
+            watch = RunBoard(specs[0].steps, console)
+            runs = together.Together(specs, watch)
+            runs.compile(console.print, checkpoints=bool(directory.manifest["checkpoints"]))
+        return go_on_together(runs, directories, watch, console)

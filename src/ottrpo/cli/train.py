@@ -1,6 +1,6 @@
 """``ottrpo train``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from ottrpo.core.checks import require
+from ottrpo.experiments.worker import CHECKPOINT_EVERY
 from ottrpo.terminal import say, screen
 
 from .options import mistakes, one_line, require_at_least
@@ -15,7 +17,9 @@ from .options import mistakes, one_line, require_at_least
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ottrpo.experiments.board import RunBoard
     from ottrpo.experiments.spec import RunSpec
+    from ottrpo.experiments.together import Together
     from ottrpo.results.run_directory import RunDirectory
 
 
@@ -29,13 +33,17 @@ class Train:
     """
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """a Gymnasium id; the paper's retired ids are translated, and that is said"""
+    """a Gymnasium id (the paper's retired ids are translated, and that is said), or an environment
+    of JAX: brax:ant, brax:ant/mjx, gymnax:CartPole-v1, playground:CheetahRun"""
     agent: str = "ottrpo"
     """who learns; `ottrpo list` names them"""
-    config: str = "default"
-    """a configuration of that agent by its name, or a file of your own that ends in .toml"""
+    config: str | None = None
+    """a configuration of that agent by its name, or a file of your own that ends in .toml; by
+    default `default`, of JAX's environments `device`"""
     seed: int = 0
     """of everything random in training"""
+    seeds: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """so many runs with the seeds from that on, in one program; for environments of JAX"""
     steps: int | None = None
     """environment steps; by default what the configuration says"""
     n_envs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
@@ -48,8 +56,9 @@ class Train:
         tyro.conf.arg(metavar="KEY=VALUE", help_behavior_hint=""),
     ] = ()
     """settings laid over the configuration, e.g. --set radius=0.02 cost=binary"""
-    checkpoint_every: int = 50_000
-    """steps between checkpoints, from which `ottrpo resume` goes on; 0 for none"""
+    checkpoint_every: int | None = None
+    """steps between checkpoints, from which `ottrpo resume` goes on; 0 for none. By default 50,000,
+    in environments of JAX a twentieth of training"""
     out: Path | None = None
     """the run directory; by default a new one under runs/"""
 
@@ -61,19 +70,24 @@ class Train:
         from ottrpo.results.run_directory import RunDirectory
 
         console = screen(soft_wrap=True)
-        require_at_least(0, checkpoint_every=self.checkpoint_every)
+        require_at_least(1, seeds=1 if self.seeds is None else self.seeds)
+        every = CHECKPOINT_EVERY if self.checkpoint_every is None else self.checkpoint_every
+        require_at_least(0, checkpoint_every=every)
         with mistakes():
             spec = runner.plan_run(
                 self.env,
                 agent=self.agent,
-                config=Path(self.config) if self.config.endswith(".toml") else self.config,
+                config=Path(self.config) if str(self.config).endswith(".toml") else self.config,
                 seed=self.seed,
                 steps=self.steps,
                 overrides=[*self._own_settings(), *(text for texts in self.set for text in texts)],
             )
-            agent = runner.build_agent(spec)
             path = self.out or runner.default_directory(spec, Path("runs"))
-            record = runner.manifest(spec, agent, self.checkpoint_every)
+            if runner.is_functional(spec.environment):
+                return self._train_together(spec, path)
+            require(self.seeds is None, "--seeds is for environments of JAX; see `reproduce`")
+            agent = runner.build_agent(spec)
+            record = runner.manifest(spec, agent, every)
             directory = RunDirectory.create(path, record)
         translation = catalogue.translation(self.env)
         if translation:
@@ -82,7 +96,7 @@ class Train:
             f"{spec.agent} ({spec.config}) on {spec.environment}, seed {spec.seed}, "
             f"{spec.steps:,} steps -> {path}",
         )
-        if self.checkpoint_every and not directory.manifest["checkpoints"]:
+        if every and not directory.manifest["checkpoints"]:
             console.print(f"{spec.agent} has no checkpoints: interrupted, it starts again")
 
         def work() -> None:
@@ -90,7 +104,27 @@ class Train:
                 runner.train(spec, agent, directory, watch, console.print)
             tell_scores(spec, directory, agent, console)
 
-        return with_care(directory, console, work)
+        return with_care([directory], console, work)
+
+    def _train_together(self, spec: "RunSpec", path: Path) -> int:
+        """Several seeds as one program; with one, ``path`` is the run's directory itself."""
+        from ottrpo.experiments import together
+        from ottrpo.experiments.board import RunBoard
+
+        specs = together.with_seeds(spec, 1 if self.seeds is None else self.seeds)
+        paths = [path / f"seed{each.seed}" for each in specs] if self.seeds else [path]
+        console = screen(soft_wrap=True)
+        several = f"seeds {spec.seed} to {specs[-1].seed}" if self.seeds else f"seed {spec.seed}"
+        console.print(
+            f"{spec.agent} ({spec.config}) on {spec.environment}, {several}, "
+            f"{spec.steps:,} steps -> {path}"
+        )
+        watch = RunBoard(spec.steps, console)
+        with mistakes():
+            runs = together.Together(specs, watch)
+            runs.compile(console.print, checkpoints=self.checkpoint_every != 0)
+            directories = together.begun(specs, paths, self.checkpoint_every)
+        return go_on_together(runs, directories, watch, console)
 
     def _own_settings(self) -> list[str]:
         """Settings that have options of their own."""
@@ -98,8 +132,27 @@ class Train:
         return [f"{name}={value}" for name, value in given.items() if value is not None]
 
 
-def with_care(directory: "RunDirectory", console: "Console", work: Callable[[], None]) -> int:
-    """Do the work of a run, its directory locked; the exit code.
+def go_on_together(
+    runs: "Together", directories: "Sequence[RunDirectory]", watch: "RunBoard", console: "Console"
+) -> int:
+    """Train what is one program, and tell the scores of each of its runs; the exit code."""
+    from ottrpo.experiments.run import spec_of
+
+    def work() -> None:
+        with watch:
+            runs.go_on(directories, console.print)
+        for row, directory in enumerate(directories):
+            spec = spec_of(directory.manifest)
+            console.print(f"seed {spec.seed}: {directory.path}")
+            tell_scores(spec, directory, runs.agent(row), console)
+
+    return with_care(directories, console, work)
+
+
+def with_care(
+    directories: "Sequence[RunDirectory]", console: "Console", work: Callable[[], None]
+) -> int:
+    """Do the work of runs, their directories locked; the exit code.
 
     Being asked to stop is no failure. What makes a run fail through no mistake of the program is
     told in one line, with what can be done about it.
@@ -108,10 +161,12 @@ def with_care(directory: "RunDirectory", console: "Console", work: Callable[[], 
     from ottrpo.experiments.run import Stopped
     from ottrpo.persistence.lock import DirectoryLock
 
-    again = f"ottrpo resume {directory.path}"
+    first = directories[0].path
+    again = f"ottrpo resume {first}"
     with ExitStack() as held:
         with mistakes():
-            held.enter_context(DirectoryLock(directory.path))
+            for directory in directories:
+                held.enter_context(DirectoryLock(directory.path))
         try:
             work()
         except Stopped as stopped:
@@ -120,7 +175,7 @@ def with_care(directory: "RunDirectory", console: "Console", work: Callable[[], 
             say(f"ottrpo: {one_line(str(error))}", error=True)
             return 1
         except OSError as error:
-            reason = f"{error.filename or directory.path}: {error.strerror or error}"
+            reason = f"{error.filename or first}: {error.strerror or error}"
             say(
                 f"ottrpo: {one_line(reason)}; what was saved before is whole, when there is room "
                 f"again: {again}",

@@ -134,6 +134,13 @@ class Fleet:
         """All that the rest of the trainings depends on, on the host."""
         return {name: np.asarray(_plain(leaf)) for name, leaf in _named(self.loops)}
 
+    def size(self) -> int:
+        """Bytes of `arrays`."""
+        leaves = jax.tree.leaves(
+            jax.eval_shape(lambda loops: jax.tree.map(_plain, loops), self._shapes())
+        )
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+
     def restore(self, arrays: Mapping[str, Array]) -> None:
         """Go on from `arrays`.
 
@@ -194,15 +201,17 @@ class Fleet:
 
     def _sharded(self, shapes: Loop) -> Loop:
         """Where each array is: with its seed, and what is of environments with those."""
-        learnt, lived = PartitionSpec(SEEDS), PartitionSpec(SEEDS, ENVIRONMENTS)
-        by_name = {"train": learnt, "broken": learnt}
-        spread = {
-            name: jax.tree.map(
-                lambda _, spec=by_name.get(name, lived): NamedSharding(self._placed.mesh, spec), part
-            )
-            for name, part in shapes._asdict().items()
-        }
-        return Loop(**spread)
+        learnt, lived = (
+            NamedSharding(self._placed.mesh, PartitionSpec(*axes))
+            for axes in ((SEEDS,), (SEEDS, ENVIRONMENTS))
+        )
+        where = {name: lived for name in Loop._fields} | {"train": learnt, "broken": learnt}
+        return Loop(
+            **{
+                name: jax.tree.map(lambda _, place=where[name]: place, part)
+                for name, part in shapes._asdict().items()
+            }
+        )
 
 
 def _placed(seeds: int, environments: int, devices: Sequence[Any]) -> NamedSharding:

@@ -13,7 +13,9 @@ from typing import Any
 
 import gymnasium
 
-from ottrpo.extras import remedy
+from ottrpo.extras import load, remedy
+
+from .functional import family_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +190,8 @@ def require_no_import(env_id: str, *, trust: bool = False) -> None:
     Raises:
         ValueError: if it is ``module:Name-v0`` and the module has not been imported, or can't be.
     """
+    if family_of(env_id) is not None:
+        return  # a library that we name ourselves
     module, colon, _ = env_id.rpartition(":")
     if colon and trust:
         try:
@@ -207,6 +211,8 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     Raises:
         ValueError: if Gymnasium does not know the environment or can't build it.
     """
+    if family_of(env_id) is not None:
+        return _hosted(env_id, kwargs)
     if env_id.startswith(OWN):
         for module in OWN_MODULES:
             import_module(module)
@@ -223,3 +229,14 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
         raise ValueError(
             f"the environment {env_id!r} can't be made: {reason} (`ottrpo list` names some)"
         ) from error
+
+
+def _hosted(env_id: str, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    """An environment of JAX, one step at a time."""
+    try:
+        made: gymnasium.Env[Any, Any] = load("ottrpo.envs.functional.hosted", "hosted")(
+            env_id, **kwargs
+        )
+    except ImportError as error:
+        raise ValueError(str(error)) from error
+    return made

@@ -32,7 +32,8 @@ class RunBoard(Watch):
     def __init__(self, steps: int, console: Console) -> None:
         self._steps, self._console = steps, console
         self._tenths = 0
-        self._return = ""
+        self._return = self._region = ""
+        self._began = time.monotonic()
         self._bar = Progress(
             TextColumn("{task.percentage:>3.0f} %"),
             BarColumn(),
@@ -46,6 +47,7 @@ class RunBoard(Watch):
         self._task = self._bar.add_task("", total=steps, speed="", last="")
 
     def __enter__(self) -> "RunBoard":
+        self._began = time.monotonic()
         self._bar.start()
         return self
 
@@ -57,7 +59,13 @@ class RunBoard(Watch):
         speed = self._bar.tasks[0].speed
         told = f"{speed:,.0f} steps/s" if speed else ""
         done = min(timestep, self._steps)
-        self._bar.update(self._task, completed=done, speed=told, last=self._return)
+        last = f"{self._return} {self._region}".strip()
+        self._bar.update(self._task, completed=done, speed=told, last=last)
+
+    def figures(self, told: Mapping[str, float]) -> None:
+        """Show how much of the radius is spent."""
+        if "ot/spent" in told:
+            self._region = f"spent {told['ot/spent']:.3g} of {told['ot/radius']:.3g}"
 
     def evaluation(self, record: Mapping[str, Any]) -> None:
         """Show the last return."""
@@ -66,7 +74,9 @@ class RunBoard(Watch):
         tenths = 10 * record["mark"] // self._steps
         if not self._console.is_terminal and tenths > self._tenths:
             self._tenths = tenths
-            self._console.print(f"{record['timestep']:>12,} steps  {self._return} ({kind})")
+            speed = record["timestep"] / (time.monotonic() - self._began)
+            told = f", {speed:,.0f} steps/s, {self._region}" if self._region else ""
+            self._console.print(f"{record['timestep']:>12,} steps  {self._return} ({kind}){told}")
 
 
 @final

@@ -61,4 +61,10 @@ def quick_protocol(*, finite: bool) -> Protocol:
     return Protocol(name="quick", episodes=2, percents=(25, 50, 95, 100), deterministic=ways)
 
 
-PROTOCOLS = {"paper": paper_protocol, "quick": quick_protocol}
+def device_protocol(*, finite: bool) -> Protocol:
+    """For environments on a device, where many episodes take as long as one: few evaluations."""
+    percents = (*range(10, 91, 10), 95, 100)
+    return Protocol(name="device", episodes=64, percents=percents, deterministic=(True, False))
+
+
+PROTOCOLS = {"paper": paper_protocol, "quick": quick_protocol, "device": device_protocol}

@@ -1,7 +1,8 @@
 """What is written down while an agent trains: its updates, and its evaluations by protocol."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, final
 
 import numpy as np
@@ -24,6 +25,15 @@ class Watch:
 
     def evaluation(self, record: Mapping[str, Any]) -> None:
         """The agent has been evaluated."""
+
+    def figures(self, told: Mapping[str, float]) -> None:
+        """What the last update told."""
+
+
+def evaluation_seed(seed: int, mark: int, deterministic: bool) -> int:
+    """The seed of an evaluation: that of the run's own, of the mark, and of the way to act."""
+    stream = [EVALUATION_STREAM, seed, mark, int(deterministic)]
+    return int(np.random.SeedSequence(stream).generate_state(1)[0])
 
 
 @final
@@ -109,13 +119,23 @@ class Recorder:
         )
 
     def _evaluate(self, agent: Any, mark: int) -> None:
-        began = time.perf_counter()
         train_seconds = self._train_seconds()
+        with self.evaluating():
+            self._evaluate_all_ways(agent, mark, train_seconds)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Inside, time does not count as training."""
+        began = time.perf_counter()
+        yield
+        self._evaluating += time.perf_counter() - began
+
+    def _evaluate_all_ways(self, agent: Any, mark: int, train_seconds: float) -> None:
         for deterministic in self._spec.protocol.deterministic:
-            stream = [EVALUATION_STREAM, self._spec.seed, mark, int(deterministic)]
-            seed = int(np.random.SeedSequence(stream).generate_state(1)[0])
             returns = agent.evaluate(
-                self._spec.protocol.episodes, deterministic=deterministic, seed=seed
+                self._spec.protocol.episodes,
+                deterministic=deterministic,
+                seed=evaluation_seed(self._spec.seed, mark, deterministic),
             )
             record = {
                 "timestep": int(agent.num_timesteps),
@@ -127,7 +147,6 @@ class Recorder:
             }
             self._directory.log_evaluation(record)
             self._watch.evaluation(record)
-        self._evaluating += time.perf_counter() - began
 
     def _train_seconds(self) -> float:
         return time.perf_counter() - self._started - self._evaluating

@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from ottrpo.core.checks import require, require_one_of
 from ottrpo.envs import catalogue
+from ottrpo.envs.functional import family_of
 from ottrpo.persistence.checkpoints import Checkpoints, Saved, checkpoint_kind
 from ottrpo.persistence.keeper import Keeper, StopSignals
 from ottrpo.persistence.snapshot import Snapshot, segment_line
@@ -30,29 +31,33 @@ def plan_run(
     environment: str,
     *,
     agent: str = "ottrpo",
-    config: str | Path = "default",
+    config: str | Path | None = None,
     seed: int = 0,
     steps: int | None = None,
     settings: Mapping[str, Any] | None = None,
     overrides: Iterable[str] = (),
-    protocol: str = "paper",
+    protocol: str | None = None,
 ) -> RunSpec:
     """Resolve what the user asked for into a run.
 
     Args:
-        environment: a Gymnasium id, also a retired one.
+        environment: a Gymnasium id, also a retired one, or the name of an environment of JAX.
         agent: its name.
-        config: one of its configurations, or the path of a file of one's own.
+        config: one of its configurations, or the path of a file of one's own; by default
+            ``default``, in environments of JAX ``device``.
         seed: of everything random in training.
         steps: of training; what the configuration says by default.
         settings: laid over the configuration.
         overrides: laid over those, as ``key=value``.
-        protocol: when and how it is evaluated.
+        protocol: when and how it is evaluated; by default as the paper did, in environments of
+            JAX ``device``.
 
     Raises:
         ValueError: if the environment, the agent, the configuration or a setting is unknown.
     """
-    finite = _is_finite(environment)
+    on_device = is_functional(environment)
+    finite = not on_device and _is_finite(environment)
+    config = config or ("device" if on_device else "default")
     name = catalogue.resolve(environment)
     entry = agent_for(agent, name, finite=finite)
     configuration = read_configuration(entry.config_folder, config)
@@ -75,7 +80,7 @@ def plan_run(
         settings=merged,
         seed=seed,
         steps=total,
-        protocol=protocol_named(protocol, finite=finite),
+        protocol=protocol_named(protocol or ("device" if on_device else "paper"), finite=finite),
     )
 
 
@@ -310,7 +315,15 @@ def load_agent(directory: RunDirectory) -> Any:
         f"ottrpo resume {directory.path}",
     )
     entry = agent_by_key(str(directory.manifest.get("agent_key")))
-    return entry.load().load(directory.agent_path, env=directory.manifest["environment"])
+    env = directory.manifest["environment"]
+    # thousands side by side are a matter of training
+    one = catalogue.make(env) if is_functional(env) else env
+    return entry.load().load(directory.agent_path, env=one)
+
+
+def is_functional(environment: str) -> bool:
+    """Whether it is one of JAX: then runs are trained by `together`."""
+    return family_of(environment) is not None
 
 
 @cache  # making an environment is not for free, and some print while they are made
@@ -327,4 +340,4 @@ def default_directory(spec: RunSpec, root: Path) -> Path:
     """A new directory under ``root``: what is trained, and when."""
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     parts = (spec.environment, spec.agent, spec.config, f"seed{spec.seed}", stamp)
-    return root / "__".join(part.replace("/", "-") for part in parts)
+    return root / "__".join(part.replace("/", "-").replace(":", "-") for part in parts)

@@ -6,6 +6,7 @@ Those of other libraries are made by their names, with the family in front:
     make("gymnax:Pendulum-v1"), make("brax:ant/mjx"), make("playground:CheetahRun")
 """
 
+from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
@@ -75,6 +76,7 @@ def family_of(env_id: Any) -> str | None:
     return family if family in FAMILIES else None
 
 
+@cache  # they are functions: one serves all
 def make(env_id: str) -> Environment:
     """The environment of that name.
 
