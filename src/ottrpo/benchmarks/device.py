@@ -19,7 +19,6 @@ from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import tyro
 
 from ottrpo.core.checks import require, require_one_of

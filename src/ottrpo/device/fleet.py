@@ -205,7 +205,7 @@ class Fleet:
             NamedSharding(self._placed.mesh, PartitionSpec(*axes))
             for axes in ((SEEDS,), (SEEDS, ENVIRONMENTS))
         )
-        where = {name: lived for name in Loop._fields} | {"train": learnt, "broken": learnt}
+        where = dict.fromkeys(Loop._fields, lived) | {"train": learnt, "broken": learnt}
         return Loop(
             **{
                 name: jax.tree.map(lambda _, place=where[name]: place, part)
