@@ -90,3 +90,9 @@ def test_deploy_a_policy(tmp_path):
     told = run("deploy_a_policy.py", "policy.onnx", "Pendulum-v1", folder=tmp_path)
     returned = agent.evaluate(1, deterministic=True, seed=0)[0]
     assert float(told.split()[1].replace(",", "")) == pytest.approx(returned, abs=1.0)
+
+
+def test_train_on_a_device(tmp_path):
+    told = run("train_on_a_device.py", "4096", folder=tmp_path)
+    assert "   4,096 steps: return" in told
+    assert (tmp_path / "swing.zip").exists()

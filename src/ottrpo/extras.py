@@ -20,6 +20,7 @@ EXTRA_OF = {
     "optuna": "tune",
     "brax": "jaxenvs",
     "gymnax": "jaxenvs",
+    "six": "jaxenvs",
     "mujoco_playground": "playground",
     "rl_zoo3": "zoo",
     "ray": "ray",

@@ -13,7 +13,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding
 
 from ottrpo.collect.device import Loop
 from ottrpo.core.checks import require
@@ -25,6 +25,9 @@ Array = Any
 Told = dict[str, Array]  # what updates tell, [seeds, updates]
 GIB = 2**30
 SEEDS, ENVIRONMENTS = "seeds", "environments"
+# parts of JAX that have no types
+PartitionSpec: Any = jax.sharding.PartitionSpec
+ShapeDtypeStruct: Any = jax.ShapeDtypeStruct
 
 
 @final
@@ -70,7 +73,7 @@ class Fleet:
         sharded = self._sharded(shapes)
         program = jax.jit(self._advance, donate_argnums=0, out_shardings=(sharded, None))
         given = jax.tree.map(
-            lambda shape, place: jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=place),
+            lambda shape, place: ShapeDtypeStruct(shape.shape, shape.dtype, sharding=place),
             shapes,
             sharded,
         )
@@ -157,9 +160,9 @@ class Fleet:
                 array.shape == raw.shape and array.dtype == raw.dtype,
                 f"{name!r} has {array.dtype} of shape {array.shape}, not {raw.dtype} {raw.shape}",
             )
-            leaf = array if raw is shape else jnp.asarray(array)
             chance = jnp.issubdtype(shape.dtype, jax.dtypes.prng_key)
-            return jax.device_put(jax.random.wrap_key_data(leaf) if chance else leaf, place)
+            leaf = jax.random.wrap_key_data(jnp.asarray(array)) if chance else array
+            return jax.device_put(leaf, place)
 
         self.loops = jax.tree_util.tree_map_with_path(taken, shapes, self._sharded(shapes))
 
@@ -191,8 +194,11 @@ class Fleet:
 
     def _returns(self, trained: TrainState, keys: Array, noisy: Array, count: int) -> Array:
         evaluate = self.training.loop.evaluate
-        ways = jax.vmap(lambda train, key, noisy: evaluate(train, key, count, noisy), (None, 0, 0))
-        return jax.vmap(ways, (0, 0, None))(trained, keys, noisy)
+
+        def one(train: TrainState, key: Array, noisy: Array) -> Array:
+            return evaluate(train, key, count, noisy)
+
+        return jax.vmap(jax.vmap(one, (None, 0, 0)), (0, 0, None))(trained, keys, noisy)
 
     def _shapes(self) -> Loop:
         keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), len(self.seeds)))

@@ -17,12 +17,12 @@ class CutOff(NamedTuple):
     """Final observations of episodes that were cut off by a time limit.
 
     Attributes:
-        where: their steps and their environments.
+        where: their steps and their environments; nothing for all there are, in their order.
         flat: their features.
         images: their images.
     """
 
-    where: tuple[Array, Array]
+    where: tuple[Array, ...]
     flat: Array
     images: tuple[Array, ...]
 

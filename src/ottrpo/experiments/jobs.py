@@ -1,7 +1,7 @@
 """The runs of a study as jobs, and what their directories tell about them."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -35,11 +35,13 @@ class Job:
         cell: whose run it is.
         spec: the run.
         path: its directory.
+        others: runs that are done in the same program.
     """
 
     cell: Cell
     spec: RunSpec
     path: Path
+    others: "tuple[Job, ...]" = ()
 
     @property
     def name(self) -> str:
@@ -138,6 +140,14 @@ def jobs_of(
         )
     longest = max(map(len, by_cell), default=0)
     return [jobs[i] for i in range(longest) for jobs in by_cell if i < len(jobs)]
+
+
+def batched(jobs: Sequence[Job]) -> list[Job]:
+    """One job for the runs of a cell; those that have begun together go on together."""
+    groups: dict[tuple[str, State], list[Job]] = {}
+    for job in jobs:
+        groups.setdefault((job.cell.name, job.state()), []).append(job)
+    return [replace(first, others=tuple(others)) for first, *others in groups.values()]
 
 
 def set_aside(path: Path) -> Path:

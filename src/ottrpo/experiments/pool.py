@@ -7,7 +7,7 @@ others do not notice.
 import time
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol, final
 
 from .jobs import Job, set_aside
@@ -66,7 +66,8 @@ def run_jobs(
         while waiting or running:
             while waiting and place.room > 0:
                 job = waiting.popleft()
-                _make_room(job, board)
+                for each in (job, *job.others):
+                    _make_room(each, board)
                 place.start(job)
                 running += 1
             for news in place.wait(TICK_SECONDS):
@@ -78,7 +79,8 @@ def run_jobs(
                 elif news.kind == "failed":
                     failed[name] = news.reason
                 running -= news.kind != "began"
-                board.tell(news, again=again)
+                for job in (news.job, *news.job.others):
+                    board.tell(replace(news, job=job), again=again)
             if time.monotonic() - ticked >= TICK_SECONDS:
                 ticked = time.monotonic()
                 board.tick()

@@ -18,7 +18,7 @@ from ottrpo.results.layout import default_out, runs_folder
 from ottrpo.terminal import say, screen
 
 from .board import StudyBoard
-from .jobs import Job, jobs_of
+from .jobs import Job, batched, jobs_of
 from .pool import Place, run_jobs
 from .processes import Processes
 from .study import MAX_RUNS, Study
@@ -106,7 +106,8 @@ def _run_missing(
     with _place(study, options, missing) as (place, workers):
         console.print(f"{workers} at a time", markup=False)
         with StudyBoard(jobs, finished, console) as board:
-            return run_jobs(missing, place, retries=options.retries, board=board)
+            asked = batched(missing) if study.batch else missing
+            return run_jobs(asked, place, retries=options.retries, board=board)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ A study is a TOML file under ``studies/``, or one of the user's own. Its cells s
     description = "one line"
     paper = ["tab:trained:scores"]          # labels of the tables and figures it answers
     seeds = 10                              # this and every key of a cell: for all cells
+    batch = "seeds"                         # all of them in one program; in environments of JAX
 
     [[cells]]
     environments = ["Hopper-v5", "Swimmer-v5"]
@@ -25,8 +26,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from ottrpo.core.checks import require, require_whole, require_words
+from ottrpo.core.checks import require, require_one_of, require_whole, require_words
 from ottrpo.envs import catalogue
+from ottrpo.envs.functional import family_of
 from ottrpo.persistence.files import read_plain
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ class Cell:
     def name(self) -> str:
         """For files."""
         parts = (self.environment, self.agent, self.label or self.config)
-        return "__".join(part.replace("/", "-").replace(" ", "-") for part in parts)
+        return "__".join(part.translate(str.maketrans("/: ", "---")) for part in parts)
 
     def spec(self, steps: int | None = None) -> "RunSpec":
         """The run with the first seed, resolved; ``steps`` replaces what the cell says.
@@ -117,6 +119,7 @@ class Study:
         cells: what is run.
         paper: labels of the paper's tables and figures that it answers.
         workers: at most so many runs at once; for studies that measure time.
+        batch: ``seeds``: all seeds of a cell are one program, in environments of JAX.
     """
 
     name: str
@@ -124,9 +127,15 @@ class Study:
     cells: tuple[Cell, ...]
     paper: tuple[str, ...] = ()
     workers: int | None = None
+    batch: str = ""
 
     def __post_init__(self) -> None:
         require_words("description", self.description)
+        if self.batch:
+            require_one_of(self.batch, ("seeds",), "a way to batch")
+            for cell in self.cells:
+                functional = family_of(cell.environment) is not None
+                require(functional, f"batch is for environments of JAX, not {cell.environment}")
         for label in self.paper:
             require_words("paper", label)
         if self.workers is not None:
@@ -193,7 +202,7 @@ def require_few(runs: int, max_runs: int) -> None:
 
 
 def _study(name: str, data: Mapping[str, Any], max_runs: int) -> Study:
-    own = {"description", "paper", "workers", "cells"}
+    own = {"description", "paper", "workers", "batch", "cells"}
     _refuse_unknown(data, own | _CELL_KEYS - {"label"})
     for key in ("description", "cells"):
         require(key in data, f"{key} is missing")
@@ -214,6 +223,7 @@ def _study(name: str, data: Mapping[str, Any], max_runs: int) -> Study:
         cells=tuple(cells),
         paper=tuple(paper),
         workers=data.get("workers"),
+        batch=data.get("batch", ""),
     )
 
 

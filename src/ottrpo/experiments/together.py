@@ -25,6 +25,7 @@ from ottrpo.persistence.lock import DirectoryLock
 from ottrpo.persistence.values import decode, encode
 from ottrpo.results.layout import MANIFEST
 from ottrpo.results.run_directory import RunDirectory
+from ottrpo.terminal import say
 
 from .recorder import Recorder, Watch, evaluation_seed
 from .registry import agent_by_key
@@ -301,24 +302,32 @@ def found(directory: RunDirectory) -> list[RunDirectory]:
     return [directory] if len(names) == 1 else [_beside(directory, name) for name in names]
 
 
-def begin_or_go_on(specs: Sequence[RunSpec], paths: Sequence[Path], tell: Tell) -> None:
-    """Do the runs of a study that belong together; what is unfinished goes on.
+def begin_or_go_on(specs: Sequence[RunSpec], paths: Sequence[Path], tell: Tell = say) -> None:
+    """Do runs of a study in one program; those that have begun go on, with all that began so.
 
     Raises:
         ValueError: if they can't be done, or the directories hold others.
     """
+    directories = []
+    if (paths[0] / MANIFEST).is_file():
+        directories = found(RunDirectory.open(paths[0]))
+        begun_with = [spec_of(each.manifest) for each in directories]
+        require(
+            all(spec in begun_with for spec in specs),
+            f"{paths[0]} was begun together with other runs; remove them, or choose another place",
+        )
+        specs = begun_with
     runs = Together(specs, Watch())
     runs.compile(tell)
-    new = not (paths[0] / MANIFEST).is_file()
-    directories = begun(specs, paths, None) if new else found(RunDirectory.open(paths[0]))
-    require(
-        [spec_of(each.manifest) for each in directories] == list(specs),
-        f"{paths[0]} was trained together with others; remove them, or choose another directory",
-    )
-    with ExitStack() as held:
-        for directory in directories:
-            held.enter_context(DirectoryLock(directory.path))
-        runs.go_on(directories, tell)
+    directories = directories or begun(specs, paths, None)
+    try:
+        with ExitStack() as held:
+            for directory in directories:
+                held.enter_context(DirectoryLock(directory.path))
+            runs.go_on(directories, tell)
+    except Stopped as stopped:
+        tell(str(stopped))
+        stopped.stop.obey()
 
 
 def with_seeds(spec: RunSpec, count: int) -> list[RunSpec]:

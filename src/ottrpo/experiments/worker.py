@@ -13,6 +13,7 @@ from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottrpo.envs.functional import family_of
 from ottrpo.threads import SHARE_VARIABLE
 
 if TYPE_CHECKING:
@@ -41,11 +42,17 @@ def do(job: "Job") -> str | None:
     """One run, with its output in its log; why it failed, in one line, if it did."""
     try:
         _print_into(job.log)
-        if job.cell.audit:
-            from .audits import run_audited as run
+        if family_of(job.spec.environment) is not None:
+            from . import together
+
+            jobs = (job, *job.others)
+            together.begin_or_go_on([each.spec for each in jobs], [each.path for each in jobs])
+        elif job.cell.audit:
+            from .audits import run_audited
+
+            run_audited(job.spec, job.path)
         else:
-            run = begin_or_go_on
-        run(job.spec, job.path)
+            begin_or_go_on(job.spec, job.path)
         sys.stdout.flush()
     except Exception as error:
         with suppress(OSError):  # the disk may be full

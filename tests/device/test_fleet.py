@@ -1,0 +1,93 @@
+"""Trainings in stretches, and on several devices."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from ottrpo.device import make_train
+from ottrpo.device.fleet import Fleet
+
+from .pendulum import Pendulum
+
+SMALL = {
+    **{"n_envs": 4, "n_steps": 8, "batch_size": 16, "n_epochs": 2},
+    "policy_kwargs": {"net_arch": [8]},
+}
+
+
+@pytest.fixture(scope="module")
+def training():
+    return make_train(Pendulum(), SMALL, total_timesteps=6 * 32)
+
+
+@pytest.mark.parametrize("seeds", [[3], [3, 4]])
+def test_stretches_of_any_length_and_a_restart_change_no_bit(training, seeds):
+    whole, parts = (Fleet(training, seeds, chunk=4) for _ in range(2))
+    whole.begin()
+    told = [whole.advance(4), whole.advance(2)]
+    parts.begin()
+    parts.advance(1)
+    again = Fleet(training, seeds, chunk=4)
+    again.restore(parts.arrays())
+    last = again.advance(3), again.advance(2)
+    for name, array in whole.arrays().items():
+        np.testing.assert_array_equal(array, again.arrays()[name])
+    np.testing.assert_array_equal(told[1]["ot/spent"], last[1]["ot/spent"])
+    with pytest.raises(ValueError, match="no array"):
+        again.restore({})
+
+
+def test_a_fleet_of_one_is_the_training_itself(training):
+    alone = Fleet(training, [5], chunk=6)
+    alone.begin()
+    alone.advance(6)
+    state, _ = jax.jit(training)(jax.random.key(5))
+    one, other = (jax.tree.leaves(x.networks) for x in (state, alone.state(0)))
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+FOUR = """
+import jax, numpy as np
+from ottrpo.device import make_train
+from ottrpo.device.fleet import Fleet
+from tests.device.pendulum import Pendulum
+from tests.device.test_fleet import SMALL
+
+assert len(jax.devices()) == 4
+training = make_train(Pendulum(), SMALL, total_timesteps=64)
+for seeds in ([0, 1], [0]):
+    spread = Fleet(training, seeds, chunk=2)
+    one = Fleet(training, seeds, chunk=2, devices=jax.devices()[:1])
+    for fleet in (spread, one):
+        fleet.begin()
+        told = fleet.advance(2)
+        assert told["ot/spent"].shape == (len(seeds), 2)
+    where = spread.loops.obs.sharding
+    assert len(where.device_set) == 4 and not where.is_fully_replicated
+    assert spread.loops.obs.addressable_shards[0].data.shape == (1, 4 * len(seeds) // 4, 3)
+    for a, b in zip(spread.arrays().values(), one.arrays().values(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+    returns = [fleet.evaluate([[7]] * len(seeds), [0.0], 2) for fleet in (spread, one)]
+    np.testing.assert_allclose(*returns, rtol=1e-3)
+try:
+    Fleet(make_train(Pendulum(), SMALL | {"n_envs": 6}, total_timesteps=64), [0])
+except ValueError as error:
+    assert "n_envs must be a multiple of 4, got 6" in str(error)
+else:
+    raise AssertionError("six environments on four devices")
+print("as on one")
+"""
+
+
+def test_seeds_and_environments_are_spread_over_all_devices():
+    four = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", FOUR], capture_output=True, text=True, env=os.environ | four | path
+    )
+    assert done.stdout == "as on one\n", done.stderr
