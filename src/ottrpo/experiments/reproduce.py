@@ -122,6 +122,7 @@ def _place(study: Study, options: Options, missing: Sequence[Job]) -> Iterator[t
     from . import cluster
 
     require(study.workers is None, f"{study.name} measures time: it is run on one machine")
+    require(not study.batch, f"{study.name} runs seeds in one program: it is run on one machine")
     with cluster.connected(options.ray) as ray:
         yield cluster.Cluster(ray, options.time_limit), cluster.cores(ray)
 
