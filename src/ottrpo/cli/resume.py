@@ -74,5 +74,5 @@ class Resume:
             specs = [spec_of(each.manifest) for each in directories]
             watch = RunBoard(specs[0].steps, console)
             runs = together.Together(specs, watch)
-            runs.compile(console.print, checkpoints=bool(directory.manifest["checkpoints"]))
+            runs.compile(console.print, checkpoints=bool(directory.manifest.get("checkpoints")))
         return go_on_together(runs, directories, watch, console)

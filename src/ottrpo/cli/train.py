@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from ottrpo.core.checks import require
-from ottrpo.experiments.worker import CHECKPOINT_EVERY
 from ottrpo.terminal import say, screen
 
 from .options import mistakes, one_line, require_at_least
@@ -64,9 +62,11 @@ class Train:
 
     def run(self) -> int:
         """Resolve, train, evaluate, tell."""
+        from ottrpo.core.checks import require
         from ottrpo.envs import catalogue
         from ottrpo.experiments import run as runner
         from ottrpo.experiments.board import RunBoard
+        from ottrpo.experiments.worker import CHECKPOINT_EVERY
         from ottrpo.results.run_directory import RunDirectory
 
         console = screen(soft_wrap=True)

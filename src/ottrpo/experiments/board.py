@@ -33,7 +33,6 @@ class RunBoard(Watch):
         self._steps, self._console = steps, console
         self._tenths = 0
         self._return = self._region = ""
-        self._began = time.monotonic()
         self._bar = Progress(
             TextColumn("{task.percentage:>3.0f} %"),
             BarColumn(),
@@ -47,7 +46,6 @@ class RunBoard(Watch):
         self._task = self._bar.add_task("", total=steps, speed="", last="")
 
     def __enter__(self) -> "RunBoard":
-        self._began = time.monotonic()
         self._bar.start()
         return self
 
@@ -56,11 +54,9 @@ class RunBoard(Watch):
 
     def update(self, timestep: int) -> None:
         """Move the bar."""
-        speed = self._bar.tasks[0].speed
-        told = f"{speed:,.0f} steps/s" if speed else ""
         done = min(timestep, self._steps)
         last = f"{self._return} {self._region}".strip()
-        self._bar.update(self._task, completed=done, speed=told, last=last)
+        self._bar.update(self._task, completed=done, speed=self._speed(), last=last)
 
     def figures(self, told: Mapping[str, float]) -> None:
         """Show how much of the radius is spent."""
@@ -74,9 +70,12 @@ class RunBoard(Watch):
         tenths = 10 * record["mark"] // self._steps
         if not self._console.is_terminal and tenths > self._tenths:
             self._tenths = tenths
-            speed = record["timestep"] / (time.monotonic() - self._began)
-            told = f", {speed:,.0f} steps/s, {self._region}" if self._region else ""
+            told = "".join(f", {part}" for part in (self._speed(), self._region) if part)
             self._console.print(f"{record['timestep']:>12,} steps  {self._return} ({kind}){told}")
+
+    def _speed(self) -> str:
+        speed = self._bar.tasks[0].speed
+        return f"{speed:,.0f} steps/s" if speed else ""
 
 
 @final

@@ -175,7 +175,7 @@ def restored(directory: RunDirectory, watch: Watch, tell: Callable[[str], None] 
     asked = directory.manifest.get("checkpoints")
     every = asked["every"] if asked else 1
     require(type(every) is int and every >= 1, f"the manifest asks for checkpoints every {every!r}")
-    _tell_changes(directory.manifest, tell)
+    tell_changes(directory.manifest, tell)
     _tell_mode(directory.manifest, tell)
     recorder = Recorder(spec, directory, watch)
     for line in directory.torn_lines():
@@ -294,7 +294,7 @@ def _tell_mode(manifest: Mapping[str, Any], tell: Callable[[str], None]) -> None
         tell(segment_line(asked["reason"]))
 
 
-def _tell_changes(manifest: Mapping[str, Any], tell: Callable[[str], None]) -> None:
+def tell_changes(manifest: Mapping[str, Any], tell: Callable[[str], None]) -> None:
     """Say what is other than when the run began, and may change numbers."""
     for key, what, now in (
         ("versions", "other versions", provenance.versions()),

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
+import jax
 import numpy as np
 
 from ottrpo.agents.base import DeepAgent
@@ -29,7 +30,7 @@ from ottrpo.terminal import say
 
 from .recorder import Recorder, Watch, evaluation_seed
 from .registry import agent_by_key
-from .run import Stopped, manifest, spec_of
+from .run import Stopped, manifest, spec_of, tell_changes
 from .spec import RunSpec
 
 Array = Any
@@ -240,6 +241,13 @@ class Together:
         kind = checkpoint_kind(type(self).__name__)
         return Checkpoints(self._directories[0].checkpoint_folder, kind)
 
+    def _tell_changes(self, tell: Tell) -> None:
+        """Say what is other than when the runs began, and may change numbers."""
+        begun_as = self._directories[0].manifest
+        tell_changes(begun_as, tell)
+        if begun_as.get("devices") != (now := device_kinds()):
+            tell(f"other devices than when it began, so numbers may differ: {', '.join(now)}")
+
     def _checkpoint(self, done: int) -> None:
         arrays: dict[str, Array] = {}
         loops = encode(self.fleet.arrays(), arrays, "fleet")
@@ -258,6 +266,7 @@ class Together:
 
         done = self._checkpoints.newest(go_back)
         if done is not None:
+            self._tell_changes(tell)
             tell(f"going on from step {done * self.fleet.rows:,} of {self.spec.steps:,}")
             return done
         for directory in self._directories:
@@ -280,7 +289,8 @@ def begun(
     if every is None:
         every = max(1, specs[0].steps // CHECKPOINTS)
     kept = {"every": every, "mode": "exact", "reason": None} if every else None
-    shared = {"checkpoints": kept, TOGETHER: [path.name for path in paths]}
+    names = [path.name for path in paths]
+    shared = {"checkpoints": kept, "devices": device_kinds(), TOGETHER: names}
     return [
         RunDirectory.create(path, manifest(spec) | shared)
         for spec, path in zip(specs, paths, strict=True)
@@ -299,6 +309,9 @@ def found(directory: RunDirectory) -> list[RunDirectory]:
     )
     if not isinstance(names, list) or not plain or not names:
         raise ValueError(f"{directory.path} does not say what it was trained together with")
+    asked = directory.manifest.get("checkpoints")
+    every = asked.get("every") if isinstance(asked, dict) else 1
+    require(type(every) is int and every >= 1, f"the manifest asks for checkpoints every {every!r}")
     return [directory] if len(names) == 1 else [_beside(directory, name) for name in names]
 
 
@@ -333,6 +346,11 @@ def begin_or_go_on(specs: Sequence[RunSpec], paths: Sequence[Path], tell: Tell =
 def with_seeds(spec: RunSpec, count: int) -> list[RunSpec]:
     """The run, and those with the seeds that follow its own."""
     return [replace(spec, seed=spec.seed + i) for i in range(count)]
+
+
+def device_kinds() -> list[str]:
+    """What kinds of devices there are."""
+    return [device.device_kind for device in jax.devices()]
 
 
 def _beside(directory: RunDirectory, name: str) -> RunDirectory:
