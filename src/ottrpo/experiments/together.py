@@ -95,6 +95,7 @@ class Together:
         updates = self.training.loop.updates
         seeds = [each.seed for each in specs]
         self.fleet = Fleet(self.training, seeds, chunk=max(1, updates // STRETCHES))
+        self._seats: dict[int, Seat] = {}  # after the last update
 
     def compile(self, tell: Tell, *, checkpoints: bool = True) -> None:
         """Make the program, and look whether there is room for it, before anything is written.
@@ -138,7 +139,7 @@ class Together:
                     self._checkpoint(done)
                 if stop.asked is not None:
                     raise Stopped(self._stopped(done, saved=bool(asked)), stop)
-        self._finish(done)
+        self._finish()
 
     def agent(self, row: int) -> Any:
         """What one of the runs has learnt, as an ordinary agent."""
@@ -174,7 +175,8 @@ class Together:
             found = {key: value for each in returns for key, value in each[row].items()}
             for update in range(before, min(done, int(good[row]))):
                 report = {name: float(all_[row, update - before]) for name, all_ in told.items()}
-                recorder.after_update(Seat((update + 1) * rows, report, found))
+                self._seats[row] = Seat((update + 1) * rows, report, found)
+                recorder.after_update(self._seats[row])
         self._show(done * rows, told, passed, returns)
 
     def _evaluated(self, mark: int) -> list[dict[tuple[int, bool], Array]]:
@@ -206,12 +208,12 @@ class Together:
                 self._watch.evaluation(record | {"returns": np.concatenate(found).tolist()})
         self._watch.update(step)
 
-    def _finish(self, done: int) -> None:
+    def _finish(self) -> None:
         """Save the agents; the checkpoint goes when all of them are there."""
         alive = self.fleet.broken() == 0
         for row, directory in enumerate(self._directories):
             if alive[row] and not directory.finished:
-                self._recorders[row].finish(Seat(done * self.fleet.rows, {}, {}))
+                self._recorders[row].finish(self._seats[row])
                 self.agent(row).save(directory.agent_path)
         if not alive.all():
             raise NonFiniteError("; ".join(self._complaints()))
