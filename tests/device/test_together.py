@@ -124,7 +124,10 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path, capsy
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["toy:Pendulum", "--agent", "ppo"], "ppo is not trained on a device"),
+        (
+            ["toy:Pendulum", "--agent", "ppo"],
+            "'ppo' is not an agent that is trained in environments of JAX",
+        ),
         (["toy:Pendulum", "--seeds", "0"], "seeds"),
         (["Pendulum-v1", "--seeds", "2"], "--seeds is for environments of JAX"),
         (["toy:Nothing", "--steps", "100"], "toy:Nothing"),
@@ -140,7 +143,6 @@ def test_mistakes_are_one_line(arguments, told, tmp_path, capsys):
 def test_runs_that_belong_together_stay_together(trained, tmp_path):
     run = RunDirectory.open(trained / "seed0")
     assert [each.path.name for each in together.found(run)] == ["seed0", "seed1"]
-    (tmp_path / "seed0").mkdir()
     for name, names in (("away", ["seed0", "seed1"]), ("hostile", ["seed0", "../seed1"])):
         manifest = dict(run.manifest) | {together.TOGETHER: names}
         with pytest.raises(ValueError, match=r"not there|does not say"):

@@ -15,7 +15,7 @@ from tests.device import pendulum
 def install(patch=setattr):
     families = functional.FAMILIES | {"toy": (pendulum.__name__, "Toy")}
     patch(functional, "FAMILIES", families)
-    patch(adapters, "Toy", lambda library, name: getattr(library, name)())
+    patch(adapters, "Toy", lambda library, name: vars(library)[name]())
 
 
 if __name__ == "__main__":

@@ -23,8 +23,18 @@ from ottrpo.terminal import say
 from . import provenance
 from .protocol import Protocol, protocol_named
 from .recorder import Recorder, Watch
-from .registry import agent_by_key, agent_for
-from .spec import RunSpec, merge, nested, parse_overrides, read_configuration, require_types
+from .registry import agent_by_key, agent_for, agents, configurations
+from .spec import (
+    DEFAULT,
+    RunSpec,
+    merge,
+    nested,
+    parse_overrides,
+    read_configuration,
+    require_types,
+)
+
+ON_DEVICE = "device"  # the configuration, and the protocol, in environments of JAX
 
 
 def plan_run(
@@ -57,9 +67,12 @@ def plan_run(
     """
     on_device = is_functional(environment)
     finite = not on_device and _is_finite(environment)
-    config = config or ("device" if on_device else "default")
+    config = config or (ON_DEVICE if on_device else DEFAULT)
     name = catalogue.resolve(environment)
     entry = agent_for(agent, name, finite=finite)
+    if on_device:
+        able = [each.name for each in agents() if ON_DEVICE in configurations(each)]
+        require_one_of(agent, able, "an agent that is trained in environments of JAX")
     configuration = read_configuration(entry.config_folder, config)
     merged = configuration.settings_for(name)
     for over in (nested(settings or {}), parse_overrides(overrides)):
@@ -80,7 +93,7 @@ def plan_run(
         settings=merged,
         seed=seed,
         steps=total,
-        protocol=protocol_named(protocol or ("device" if on_device else "paper"), finite=finite),
+        protocol=protocol_named(protocol or (ON_DEVICE if on_device else "paper"), finite=finite),
     )
 
 

@@ -13,7 +13,6 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from ottrpo.agents.base import DeepAgent
 from ottrpo.collect.device import CULPRITS
 from ottrpo.core.checks import NonFiniteError, require
 from ottrpo.core.cost_data import cost_from_data
@@ -69,7 +68,7 @@ class Together:
         watch: who looks on, at all of them as one.
 
     Raises:
-        ValueError: if the agent can't be trained so.
+        ValueError: if there is no such environment, or a setting can't be on a device.
     """
 
     _directories: Sequence[RunDirectory]
@@ -78,11 +77,6 @@ class Together:
     def __init__(self, specs: Sequence[RunSpec], watch: Watch) -> None:
         self._specs, self._watch = specs, watch
         spec = self.spec = specs[0]
-        kind = agent_by_key(spec.agent_key).load()
-        require(
-            issubclass(kind, DeepAgent),
-            f"{spec.agent} is not trained on a device; take ottrpo or clipped-ppo",
-        )
         settings = dict(spec.settings)
         if "cost" in settings:
             settings["cost"] = cost_from_data(settings["cost"])
@@ -90,7 +84,7 @@ class Together:
             spec.environment,
             settings,
             total_timesteps=spec.steps,
-            agent=kind,
+            agent=agent_by_key(spec.agent_key).load(),
         )
         updates = self.training.loop.updates
         seeds = [each.seed for each in specs]
