@@ -159,6 +159,8 @@ def agent_for(
         "advantage 'mixed' keeps rollouts of the host; on the device use 'gae' or 'network'",
     )
     made: Any = kind
+    if "advantage" in kind.settings_type.names():
+        settings = {**settings, "advantage": settings.get("advantage") or "gae"}
     agent: DeepAgent = made("MlpPolicy", None, _init_setup_model=False, **settings)
     agent.observation_space = environment.observation_space
     agent.action_space = environment.action_space
