@@ -85,14 +85,16 @@ class Training:
         """The training at its first step."""
         return self.loop.init(jax.random.fold_in(key, 0), self.start)
 
-    def as_agent(self, state: TrainState) -> DeepAgent:
+    def as_agent(self, state: TrainState, seed: int | None = None) -> DeepAgent:
         """An ordinary agent that has learnt this: it predicts, is saved, and goes on learning.
 
         Args:
             state: of one training; of several side by side take one:
                 ``jax.tree.map(lambda x: x[i], states)``.
+            seed: of what the agent draws from now on.
         """
-        agent = agent_for(type(self.agent), self.loop.environment, asdict_of(self.agent.told))
+        settings = asdict_of(self.agent.told) | {"seed": seed}
+        agent = agent_for(type(self.agent), self.loop.environment, settings)
         progress = jax.device_get(state.progress)
         agent.train_state = on_the_host(state, agent.train_state)
         agent.num_timesteps = agent._total_timesteps = int(progress.steps)

@@ -137,9 +137,7 @@ class Together:
 
     def agent(self, row: int) -> Any:
         """What one of the runs has learnt, as an ordinary agent."""
-        agent = self.training.as_agent(self.fleet.state(row))
-        agent.seed = self._specs[row].seed
-        return agent
+        return self.training.as_agent(self.fleet.state(row), self._specs[row].seed)
 
     # ------------------------------------------------------------------ inside
 
