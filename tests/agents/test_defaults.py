@@ -37,11 +37,11 @@ def test_a_given_discount_stays():
         agent(gamma=1.5)
 
 
-def test_noise_fades_from_pink_to_white_over_a_fifth_of_training():
-    schedule = agent().schedules.noise_color
-    assert [schedule(left) for left in (1.0, 0.9, 0.8, 0.3, 0.0)] == pytest.approx(
-        [1, 0.5, 0, 0, 0]
-    )
+@pytest.mark.parametrize(("advantage", "faded"), [("gae", 0.2), ("mixed", 0.1)])
+def test_noise_fades_from_pink_to_white(advantage, faded):
+    schedule = agent(advantage=advantage).schedules.noise_color
+    lefts = (1.0, 1.0 - 0.5 * faded, 1.0 - faded, 0.3, 0.0)
+    assert [schedule(left) for left in lefts] == pytest.approx([1, 0.5, 0, 0, 0])
     assert agent(noise_color=0.5).schedules.noise_color == 0.5
     with pytest.raises(ValueError, match="noise_color"):
         agent(noise_color=-1.0)

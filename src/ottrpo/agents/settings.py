@@ -315,6 +315,10 @@ def _update(name: str, value: Any) -> Any:
     return one_of(name, value, ("regression", "ascent"))
 
 
+def _advantage(name: str, value: Any) -> Any:
+    return one_of(name, value, ("gae", "network", "mixed"))
+
+
 # by the name of the setting; choices, and whether None will do, are checked by their type
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(("learning_rate", "noise_color"), scheduling(not_negative)),
@@ -324,6 +328,7 @@ CHECKS: dict[str, Check] = {
     "radius": _radius,
     "cost": lambda name, value: cost_from_data(value),
     "update": _update,
+    "advantage": _advantage,
     "log_std_final": finite,
     "sde_sample_freq": lambda name, value: at_least(name, value, -1),
     "n_sources": lambda name, value: at_least(name, value, 0),

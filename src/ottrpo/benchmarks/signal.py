@@ -91,7 +91,7 @@ class Signal(Benchmark):
         from ottrpo.agents.ottrpo import OTTRPO
 
         stages, rollouts = ((1, 2), 2) if self.quick else (sorted(self.stages), self.rollouts)
-        agent = OTTRPO("MlpPolicy", self.environment, seed=self.seed)
+        agent = OTTRPO("MlpPolicy", self.environment, advantage="gae", seed=self.seed)
         steps, rows = agent.told.n_steps * agent.n_envs, []
         for before, stage in zip((0, *stages[:-1]), stages, strict=True):
             agent.learn((stage - before) * steps, reset_num_timesteps=before == 0)

@@ -24,13 +24,13 @@ from ottrpo.engine.arrays import Generator, like, namespace, put, single
 from ottrpo.engine.critic import Twins, make_fit, slopes
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.models.base import Given, Plan
-from ottrpo.engine.models.linear import Linear, linear_plan, score_gradient
+from ottrpo.engine.models.linear import LINEAR_REACH, Linear, linear_plan, score_gradient
 from ottrpo.engine.networks import Networks
 from ottrpo.engine.replay import block, empty_replay, held_out, look_ahead
 from ottrpo.engine.schedules import Now
 from ottrpo.engine.spaces import BoxActions
 from ottrpo.engine.state import Learner, TrainState
-from ottrpo.engine.update import make_fit_one, minibatches, no_moments_of, start, with_policy
+from ottrpo.engine.update import Batch, make_fit_one, minibatches, no_moments_of, start, with_policy
 
 from .base import Report
 from .ottrpo import LONGEST, SHORTEST_STEP, STRETCH, TrustRegion, paced
@@ -44,6 +44,7 @@ FEWER_EPOCHS, LARGER_BATCHES = 0.3, 4
 MEMORY = 20.0  # updates over which gains are averaged
 LEAST_GAIN = 0.01  # an estimate that gains less is tried all the same, as if it gained this
 LEAST_SHARE = 0.02
+USUAL_VF_COEF = 0.5  # its loss stands alone here: the weight counts where gradients are clipped
 
 
 class Draws(NamedTuple):
@@ -104,10 +105,12 @@ class MixedTrustRegion(TrustRegion):
     @cached_property
     def fit_value(self) -> Any:
         """The compiled gradient steps of the value function alone."""
-        return make_fit_one(
-            lambda value, rows, weight, _: weight @ (value(rows["flat"], ()) - rows["return"]) ** 2,
-            self.max_grad_norm,
-        )
+        scale = self.vf_coef / USUAL_VF_COEF
+
+        def loss(value: Any, rows: Batch, weight: Array, _: Any) -> Array:
+            return scale * (weight @ (value(rows["flat"], ()) - rows["return"]) ** 2)
+
+        return make_fit_one(loss, self.max_grad_norm)
 
     def init(self, init_rng: Generator, rng: Generator, environments: int) -> TrainState:
         """A training state with an empty window."""
@@ -157,7 +160,8 @@ class MixedTrustRegion(TrustRegion):
     ) -> tuple[TrainState, Report]:
         """Measure, learn, solve the dual (step 4), move the policy (step 5), stay in the region."""
         advantage = self.standardised(batch.advantage)
-        radius = self.budget(batch, now)
+        asked, reach = self.budget(batch, now), LINEAR_REACH * self.model.typical_cost(batch)
+        radius = namespace(asked).minimum(asked, reach)
         state = self._measure_slope(before, state, batch, advantage, draws)
         state, fit = self._learn(state, batch, draws, now)
         share = self._share(state)
@@ -167,7 +171,7 @@ class MixedTrustRegion(TrustRegion):
         state, plan = self._follow_slope(state, batch, share * radius, draws, now)
         if self.std_step:
             state = self._move_std(state, batch, advantage)
-        plan = self._whole(plan, state, radius)
+        plan = self._whole(plan, state, radius)._replace(inactive=asked > reach)
         state, kept, spent = self.return_to_region(before, state, batch, plan)
         signal = state.signal
         state = state._replace(signal=signal._replace(updates=signal.updates + 1.0))
