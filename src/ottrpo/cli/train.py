@@ -77,7 +77,9 @@ class Train:
             spec = runner.plan_run(
                 self.env,
                 agent=self.agent,
-                config=Path(self.config or "") if str(self.config).endswith(".toml") else self.config,
+                config=Path(self.config or "")
+                if str(self.config).endswith(".toml")
+                else self.config,
                 seed=self.seed,
                 steps=self.steps,
                 overrides=[*self._own_settings(), *(text for texts in self.set for text in texts)],
