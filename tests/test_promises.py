@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TABLES = re.findall(r"^\|.*\|$", (ROOT / "docs" / "promises.md").read_text(), re.MULTILINE)
+# first the promises in short, each with files, then every behaviour with its test
+_, SHORT, *LONG = (ROOT / "docs" / "promises.md").read_text().split("\n## ")
+TABLES = re.findall(r"^\|.*\|$", "\n".join(LONG), re.MULTILINE)
 HELD = [row for row in TABLES if not row.startswith(("| behaviour", "|---"))]
 
 
@@ -20,7 +22,8 @@ def test_a_promise_has_a_test(row):
         assert test in [f.name for f in functions if isinstance(f, ast.FunctionDef)]
 
 
-def test_files_that_the_readme_names_are_there():
-    (table,) = re.findall(r"## Promises\n(.*?)\n## ", (ROOT / "README.md").read_text(), re.DOTALL)
-    for name in re.findall(r"`(tests/[\w/]+(?:\.py)?)`", table):
+def test_files_that_the_promises_in_short_name_are_there():
+    named = re.findall(r"`(tests/[\w/]+(?:\.py)?)`", SHORT)
+    assert len(named) > 5
+    for name in named:
         assert (ROOT / name).exists()

@@ -12,8 +12,8 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
-from ottrpo.agents.checkpointing import CheckpointEvery
 from ottrpo.agents.sb3 import A2C, PPO, TRPO
+from ottrpo.agents.snapshots import CheckpointEvery
 from ottrpo.cli import main
 from ottrpo.experiments.recorder import Watch
 from ottrpo.experiments.run import build_agent, manifest, plan_run, train

@@ -7,8 +7,8 @@ from gymnasium import spaces
 
 from ottrpo import OTTRPO
 from ottrpo.core import PNorm
-from ottrpo.engine.replay import block
 from ottrpo.engine.state import Signal
+from ottrpo.engine.update import block
 
 SMALL = {"n_steps": 256, "batch_size": 64, "n_epochs": 4, "seed": 0}
 GAINS = {"ot/gain_fitted", "ot/gain_held_out", "ot/gain_held_out_per_cost"}

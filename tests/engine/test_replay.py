@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ottrpo.engine.critic import Twins, slopes
+from ottrpo.engine.critic import Twins, empty_replay, look_ahead, slopes
 from ottrpo.engine.estimate import Rollout
 from ottrpo.engine.networks import Architecture, Policy
-from ottrpo.engine.replay import empty_replay, held_out, look_ahead
+from ottrpo.engine.update import held_out
 
 WINDOW, ENVS, FEATURES, SIZE = 12, 2, 3, 2
 

@@ -74,6 +74,24 @@ def minibatches(rows: int, batch_size: int, epochs: int, rng: Generator) -> tupl
     return index.reshape(-1, batch_size), weight
 
 
+def block(rows: int, share: float, rng: Any) -> Array:
+    """Which rows of a rollout to hold out: some that follow each other.
+
+    Rows that stand side by side share their noise: the same rewards are in their advantages, and
+    coloured noise in their actions. Single rows among those that are fitted would seem to gain.
+    """
+    start = rng.random(()) * (rows - round(share * rows))
+    row = namespace(start).arange(rows)
+    return (row >= start) & (row < start + round(share * rows))
+
+
+def held_out(weight: Array, index: Array, held: Array) -> Array:
+    """Weights of the rows of minibatches, without those that are held out."""
+    xp = namespace(held)
+    weight = weight * ~held[index]
+    return (weight / xp.maximum(weight.sum(1, keepdims=True), 1e-12)).astype(np.float32)
+
+
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """``function`` as a program of its own; inside a larger program, as a part of that.
 

@@ -21,8 +21,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from .checkpoints import Saved, checkpoint_kind, last_checkpoint
-from .randomness import global_randomness, set_global_randomness
-from .values import Arrays, decode, encode
+from .values import Arrays, decode, encode, global_randomness, set_global_randomness
 
 Data = dict[str, Any]
 Listener = Callable[[Any], bool | None]

@@ -21,16 +21,24 @@ import equinox as eqx
 import numpy as np
 
 from ottrpo.engine.arrays import Generator, like, namespace, put, single
-from ottrpo.engine.critic import Twins, make_fit, slopes
+from ottrpo.engine.critic import Twins, empty_replay, look_ahead, make_fit, slopes
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.models.base import Given, Plan
 from ottrpo.engine.models.linear import LINEAR_REACH, Linear, linear_plan, score_gradient
 from ottrpo.engine.networks import Networks
-from ottrpo.engine.replay import block, empty_replay, held_out, look_ahead
 from ottrpo.engine.schedules import Now
 from ottrpo.engine.spaces import BoxActions
 from ottrpo.engine.state import Learner, TrainState
-from ottrpo.engine.update import Batch, make_fit_one, minibatches, no_moments_of, start, with_policy
+from ottrpo.engine.update import (
+    Batch,
+    block,
+    held_out,
+    make_fit_one,
+    minibatches,
+    no_moments_of,
+    start,
+    with_policy,
+)
 
 from .base import Report
 from .ottrpo import LONGEST, SHORTEST_STEP, STRETCH, TrustRegion, paced

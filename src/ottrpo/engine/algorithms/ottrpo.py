@@ -14,13 +14,14 @@ from ottrpo.engine.estimate import Experience, explained_variance
 from ottrpo.engine.models import Model, Plan
 from ottrpo.engine.models.base import Given, PolicyLoss
 from ottrpo.engine.networks import Networks
-from ottrpo.engine.replay import block, held_out
 from ottrpo.engine.schedules import SMALLEST_RADIUS, Now
 from ottrpo.engine.state import Learner, TrainState
 from ottrpo.engine.update import (
     Batch,
     Loss,
     Spent,
+    block,
+    held_out,
     make_descend,
     minibatches,
     return_to_region,

@@ -7,6 +7,7 @@ tell (`proof`).
 """
 
 import hashlib
+import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -18,8 +19,25 @@ from gymnasium.envs.registration import EnvSpec
 
 from ottrpo.persistence.values import TAG, Arrays, NotPlain, decode, encode
 
-from . import physics
-
+# Of a simulation positions and velocities are not enough: the solver starts from where it ended
+# (`qacc_warmstart`), and rewards and observations read what was computed before the state moved on.
+# What environments read after a step, computed during it.
+DERIVED = (
+    *(
+        "xpos",
+        "xquat",
+        "xmat",
+        "xipos",
+        "ximat",
+        "geom_xpos",
+        "geom_xmat",
+        "site_xpos",
+        "site_xmat",
+    ),
+    *("subtree_com", "subtree_linvel", "subtree_angmom", "cinert", "cvel", "cacc"),
+    *("cfrc_int", "cfrc_ext", "qacc", "qfrc_actuator", "actuator_force", "sensordata"),
+)
+INTEGRATION = "integration"
 # Objects of these classes are entered: their own attributes are kept.
 _ENTERED = (
     "gymnasium.wrappers.utils",
@@ -159,8 +177,8 @@ def _set_generators(space: Any, drawn: Iterator[Any]) -> None:
 def _attribute(key: str, value: Any, arrays: Arrays, name: str) -> Any:
     if key in _TABLES:
         return {TAG: "same", "sha256": _fingerprint(value)}
-    if physics.is_data(value):
-        return {TAG: "physics", "arrays": physics.capture(value, arrays, name)}
+    if _is_simulation(value):
+        return {TAG: "physics", "arrays": _capture_simulation(value, arrays, name)}
     if class_name(value).startswith(_ENTERED):
         return {TAG: "object", "attributes": _attributes(value, arrays, name)}
     if type(value) is dict and any(class_name(v).startswith(_ENTERED) for v in value.values()):
@@ -183,7 +201,7 @@ def _restore_attribute(owner: Any, name: str, encoded: Any, arrays: Mapping[str,
         if encoded["sha256"] != _fingerprint(mine[name]):
             raise ValueError(f"{type(owner).__name__} has another {name!r} than it had")
     elif kind == "physics":
-        physics.restore(mine[name], encoded["arrays"], arrays)
+        _restore_simulation(mine[name], encoded["arrays"], arrays)
     elif kind == "object":
         _restore_object(mine[name], encoded, arrays)
     elif kind == "objects":
@@ -226,7 +244,7 @@ def _is_fixed(owner: Any, value: Any) -> bool:
         return value.__self__ is owner
     if isinstance(value, types.FunctionType):
         return value.__module__.startswith(("gymnasium.", "stable_baselines3."))
-    if physics.is_data(value):
+    if _is_simulation(value):
         return False
     return isinstance(value, _FIXED_TYPES) or class_name(value).startswith(_FIXED_MODULES)
 
@@ -274,3 +292,44 @@ def restore_each(layers: list[Any], states: list[Any], arrays: Mapping[str, Any]
     for layer, state in zip(layers, states, strict=True):
         if state["state"] is not None:
             restore_layer(layer, state["state"], arrays)
+
+
+def _is_simulation(value: Any) -> bool:
+    """Whether ``value`` is a MuJoCo simulation."""
+    mujoco = sys.modules.get("mujoco")  # if it was never loaded there can be none
+    return mujoco is not None and isinstance(value, mujoco.MjData)
+
+
+def _capture_simulation(data: Any, arrays: Arrays, name: str) -> dict[str, str]:
+    """Add the simulation's arrays to ``arrays``; the names under which they are there."""
+    import mujoco
+
+    whole = mujoco.mjtState.mjSTATE_INTEGRATION
+    state = np.empty(mujoco.mj_stateSize(data.model, whole))
+    mujoco.mj_getState(data.model, data, state, whole)
+    found = {INTEGRATION: state} | {key: getattr(data, key).copy() for key in DERIVED}
+    arrays |= {f"{name}.{key}": array for key, array in found.items()}
+    return {key: f"{name}.{key}" for key in found}
+
+
+def _restore_simulation(data: Any, names: Mapping[str, str], arrays: Mapping[str, Any]) -> None:
+    """Put the simulation into the state that was captured.
+
+    Raises:
+        ValueError: if the arrays are those of another model.
+    """
+    import mujoco
+
+    if set(names) != {INTEGRATION, *DERIVED}:
+        raise ValueError(f"the state of a simulation consists of {INTEGRATION}, {DERIVED}")
+    whole = mujoco.mjtState.mjSTATE_INTEGRATION
+    shapes = {key: getattr(data, key).shape for key in DERIVED}
+    shapes[INTEGRATION] = (mujoco.mj_stateSize(data.model, whole),)
+    for key, shape in shapes.items():
+        if arrays[names[key]].shape != shape:
+            raise ValueError(
+                f"the simulation's {key} has shape {arrays[names[key]].shape}, this model {shape}"
+            )
+    mujoco.mj_setState(data.model, data, arrays[names[INTEGRATION]].astype(np.float64), whole)
+    for key in DERIVED:
+        getattr(data, key)[...] = arrays[names[key]]
