@@ -83,7 +83,9 @@ def test_one_environment_and_a_vector_of_one_see_the_same():
 
     def trained(kind):
         env = kind([lambda: gym.make("Pendulum-v1")])
-        agent = OTTRPO("MlpPolicy", env, n_steps=250, batch_size=50, n_epochs=1, seed=3)
+        settings = {"n_steps": 250, "batch_size": 50, "n_epochs": 1, "seed": 3}
+        # samples alone: where a step is lengthened until it spends enough, roundings decide how far
+        agent = OTTRPO("MlpPolicy", env, advantage="gae", **settings)
         return agent.learn(500).get_parameters()
 
     direct, vector = trained(DummyVecEnv), trained(AnyVecEnv)

@@ -12,7 +12,7 @@ from ottrpo.experiments.audits import Auditor, pot_discrepancy
 from ottrpo.reports.readme import study_table
 from ottrpo.results.reading import read_study
 from ottrpo.tabular import WPO, TabularOTTRPO
-from ottrpo.tabular.base import Improvement
+from ottrpo.tabular.problem import Improvement
 
 GRID = """
 description = "for tests"

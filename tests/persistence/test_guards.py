@@ -97,12 +97,13 @@ def test_advantages_that_overflow(normalize):
     learnt_until(agent, f"Spoilt.*{quantity}.*(step 64|environment 0)")
 
 
+@pytest.mark.parametrize(("advantage", "fit"), [("gae", "descend"), ("mixed", "fit_value")])
 @pytest.mark.parametrize(
     ("part", "complaint"), [("networks", "a parameter of 'agent'"), ("moments", "a gradient of")]
 )
-def test_parameters_and_gradients(part, complaint, monkeypatch):
-    agent = OTTRPO("MlpPolicy", Spoilt(), **QUICK)
-    plain = agent.algorithm.descend
+def test_parameters_and_gradients(part, complaint, advantage, fit, monkeypatch):
+    agent = OTTRPO("MlpPolicy", Spoilt(), advantage=advantage, **QUICK)
+    plain = getattr(agent.algorithm, fit)
 
     def spoilt(learner, *rest):
         learner, terms = plain(learner, *rest)
@@ -114,21 +115,24 @@ def test_parameters_and_gradients(part, complaint, monkeypatch):
         )
         return Learner(**(learner._asdict() | {part: bad})), terms
 
-    monkeypatch.setitem(vars(agent.algorithm), "descend", spoilt)
+    monkeypatch.setitem(vars(agent.algorithm), fit, spoilt)
     # else the region is what complains
     monkeypatch.setitem(vars(agent.algorithm), "spent", lambda *_: 0.0)
     learnt_until(agent, f"Spoilt: {complaint}.*at step 96")
 
 
-def test_losses(monkeypatch):
-    agent = OTTRPO("MlpPolicy", Spoilt(), **QUICK)
-    plain = agent.algorithm.descend
+@pytest.mark.parametrize(
+    ("advantage", "fit", "term"), [("gae", "descend", "value_loss"), ("mixed", "fit_value", "loss")]
+)
+def test_losses(advantage, fit, term, monkeypatch):
+    agent = OTTRPO("MlpPolicy", Spoilt(), advantage=advantage, **QUICK)
+    plain = getattr(agent.algorithm, fit)
 
     def spoilt(*arguments):
         learner, terms = plain(*arguments)
-        return learner, terms | {"value_loss": jnp.array(jnp.inf)}
+        return learner, terms | {term: jnp.array(jnp.inf)}
 
-    monkeypatch.setitem(vars(agent.algorithm), "descend", spoilt)
+    monkeypatch.setitem(vars(agent.algorithm), fit, spoilt)
     learnt_until(agent, "train/value_loss is inf, not finite, at step 32")
 
 

@@ -10,6 +10,7 @@ from stable_baselines3.common.utils import get_system_info
 
 from ottrpo.core.checks import require_one_of
 from ottrpo.engine import runtime
+from ottrpo.engine.critic import empty_replay
 from ottrpo.engine.schedules import Schedules
 from ottrpo.engine.spaces import Encoded, ObservationLayout
 from ottrpo.engine.state import Learner, Moments, Observations, Rewards, Signal, TrainState
@@ -251,10 +252,19 @@ def _signal(data: Mapping[str, Any]) -> Signal:
 
 
 def _window(replay: Any, arrays: Mapping[str, Any]) -> Any:
-    """The saved window of past rollouts; an agent with other environments begins a new one."""
-    if replay is None or arrays["replay.reward"].shape != replay.reward.shape:
-        return replay
-    return jax.tree.map(np.asarray, unflatten("replay", replay, arrays))
+    """The saved window of past rollouts; an agent with other environments begins a new one.
+
+    Raises:
+        ValueError: if it is no window, of whatever number of environments.
+    """
+    if replay is None:
+        return None
+    saved = arrays.get("replay.reward", replay.reward).shape
+    if saved == replay.reward.shape or len(saved) != 2:
+        return jax.tree.map(np.asarray, unflatten("replay", replay, arrays))
+    features, size = replay.flat.shape[-1], replay.action.shape[-1]
+    unflatten("replay", empty_replay(saved[0], saved[1], features, size), arrays)
+    return replay
 
 
 def acting_scale(arrays: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[Any, Any]:

@@ -364,6 +364,7 @@ def _svg(figure: Figure, title: str) -> str:
 
 def _named_apart(text: str) -> str:
     """Only what is used has a name, and no two drawings of a page share one."""
+    text = re.sub(r"font-family: [^;\"]*sans-serif", "font-family: sans-serif", text)
     mark = hashlib.sha256(text.encode()).hexdigest()[:6]
     used = dict.fromkeys(re.findall(r'(?:href="|url\()#([^")]+)', text))
     short = {name: f"f{mark}{i}" for i, name in enumerate(used)}

@@ -15,7 +15,8 @@ from ottrpo.core import (
 )
 from ottrpo.core.checks import Floats, Integers
 
-from .base import Improvement, TabularAgent
+from .base import TabularAgent
+from .problem import Improvement
 from .regions import improved
 from .settings import RegionSettings, Tie, WPOSettings
 

@@ -3,9 +3,9 @@
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, Self
 
 import gymnasium as gym
 import numpy as np
@@ -29,7 +29,7 @@ from . import planning
 from .environments import as_problem, environment_from_spec, environment_spec
 from .estimators import Estimates, estimate_occupancy
 from .model import EmpiricalModel
-from .problem import Problem, Simulator, Trajectories, require_finite, within_mask
+from .problem import Improvement, Problem, Simulator, Trajectories, require_finite, within_mask
 from .progress import Progress, say_endless
 from .settings import TabularSettings
 
@@ -39,34 +39,6 @@ Callback = Callable[[Any], bool | None]
 EVALUATION_STREAM = 0x6576616C
 PREDICTION_STREAM = 0x70726564
 UPDATE_STREAM = 0x75706474
-
-
-@final
-@dataclass(frozen=True, eq=False, slots=True)
-class Improvement:
-    """One update of a policy: what was to be solved and what came out.
-
-    Attributes:
-        problem: the trust-region problem on the batch.
-        policy_sa: the new policy.
-        multiplier: λ.
-        spent: transport cost between the old and the new policy, or what the region counts.
-        value: the value of the dual at λ; the new policy is optimal if it attains it.
-        split_mass: weight of the mass that was shared between two targets.
-        moved: weight of the rows that the update would move, given a little more radius.
-        radius: what could be spent; if there was a price instead, what was.
-        transport: if the region counts more than transport, the transport of the plan.
-    """
-
-    problem: FiniteProblem
-    policy_sa: Floats
-    multiplier: float
-    spent: float
-    value: float
-    split_mass: float
-    moved: float
-    radius: float
-    transport: float | None = None
 
 
 class TabularAgent(Snapshot):

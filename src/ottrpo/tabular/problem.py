@@ -5,6 +5,7 @@ from typing import Any, Protocol, final
 
 import numpy as np
 
+from ottrpo.core import FiniteProblem
 from ottrpo.core.checks import Bools, Floats, NonFiniteError, require
 from ottrpo.persistence.snapshot import World
 
@@ -145,3 +146,31 @@ def positive(name: str, value: int) -> int:
     """``value`` as a positive integer."""
     require(int(value) == value and value > 0, f"{name} must be a positive integer, got {value}")
     return int(value)
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Improvement:
+    """One update of a policy: what was to be solved and what came out.
+
+    Attributes:
+        problem: the trust-region problem on the batch.
+        policy_sa: the new policy.
+        multiplier: λ.
+        spent: transport cost between the old and the new policy, or what the region counts.
+        value: the value of the dual at λ; the new policy is optimal if it attains it.
+        split_mass: weight of the mass that was shared between two targets.
+        moved: weight of the rows that the update would move, given a little more radius.
+        radius: what could be spent; if there was a price instead, what was.
+        transport: if the region counts more than transport, the transport of the plan.
+    """
+
+    problem: FiniteProblem
+    policy_sa: Floats
+    multiplier: float
+    spent: float
+    value: float
+    split_mass: float
+    moved: float
+    radius: float
+    transport: float | None = None

@@ -14,7 +14,7 @@ from ottrpo.core import (
     solve_dual,
 )
 
-from .base import Improvement
+from .problem import Improvement
 from .settings import RegionSettings
 
 
