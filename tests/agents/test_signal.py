@@ -1,5 +1,6 @@
 """What a step really gains, and the settings by which it follows that."""
 
+import equinox as eqx
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -7,7 +8,8 @@ from gymnasium import spaces
 
 from ottrpo import OTTRPO
 from ottrpo.core import PNorm
-from ottrpo.engine.state import Signal
+from ottrpo.engine.critic import slopes
+from ottrpo.engine.schedules import value_at
 from ottrpo.engine.update import block
 
 SMALL = {"n_steps": 256, "batch_size": 64, "n_epochs": 4, "seed": 0}
@@ -185,16 +187,48 @@ def test_finite_actions_have_samples_only():
     assert OTTRPO("MlpPolicy", "CartPole-v1").estimator == "gae"
 
 
-def test_the_share_of_the_critics_is_what_their_steps_gain():
-    agent = OTTRPO("MlpPolicy", "Pendulum-v1", **SMALL)
-    for slope, score, share in ((0.3, 0.1, 0.9), (0.1, 0.1, 0.5), (-1.0, 0.5, 0.02)):
-        signal = Signal(slope_gain=slope, score_gain=score, updates=np.float64(50))
-        state = agent.train_state._replace(signal=signal)
-        assert agent.algorithm._share(state) == pytest.approx(share)
+def test_the_multiplier_is_that_of_what_steps_really_gain():
+    real, noise = (
+        history(OTTRPO("MlpPolicy", env, **SMALL), 24 * 256)[-1] for env in (Aim(), Noise())
+    )
+    for update in (real, noise):
+        expected = 0.5 * max(update["ot/gain"], 0.0) / update["ot/radius"] ** 0.5
+        assert update["ot/multiplier"] == pytest.approx(expected)
+    assert real["ot/gain"] > 4 * abs(noise["ot/gain"])
 
 
 def test_the_critics_find_a_slope_that_is_there():
-    """After some updates what the critics say is worth more than what single samples do."""
     agent = OTTRPO("MlpPolicy", Aim(), **SMALL | {"n_steps": 512})
     agent.learn(30 * 512)
-    assert agent.last_update["ot/slope_gain"] > max(0.1, agent.last_update["ot/score_gain"])
+    state, normaliser = agent.train_state, agent.algorithm.estimate.normaliser
+    goal = np.random.default_rng(0).uniform(-0.5, 0.5, (256, 2))
+    flat, aside = normaliser(state.observations, goal), np.random.default_rng(1).normal(size=(2, 2))
+    policy = state.networks.policy
+    elsewhere = eqx.tree_at(lambda p: p.head.bias, policy, policy.head.bias + 0.3 * aside[0])
+    mean, slope = slopes(state.learners["critic"].networks, elsewhere, flat, 0.0 * goal)
+    way = goal - np.asarray(mean)
+    lengths = np.linalg.norm(way, axis=1) * np.linalg.norm(slope, axis=1)
+    assert ((way * slope).sum(1) / lengths).mean() > 0.7
+
+
+class Lasting(Aim):
+    """Is cut off after 40 steps, and never ends."""
+
+    def reset(self, *, seed=None, options=None):
+        self.left = 40
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.left -= 1
+        return self.goal, 0.0, False, self.left == 0, {}
+
+
+@pytest.mark.parametrize(("env", "ended"), [(Aim, 1.0), (Lasting, 0.0)])
+def test_where_episodes_end_for_good_the_view_is_short_and_the_noise_soon_white(env, ended):
+    agent = OTTRPO("MlpPolicy", env(), **SMALL).learn(256)
+    assert agent.train_state.signal.ended == ended
+    assert agent.schedules.now(0.85, 1000.0, ended).discount == (0.995 if ended else 0.999)
+    assert (value_at(agent.schedules.noise_color, 0.85, ended) > 0) == (not ended)
+    assert (agent.schedules.now(0.85, 1000.0, ended).trace_decay > 0.9) == (not ended)
+    kept = OTTRPO("MlpPolicy", env(), gamma=0.98, gae_lambda=0.7, **SMALL).learn(256)
+    assert (kept.discount, kept.trace_decay) == (0.98, 0.7)

@@ -123,12 +123,12 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
     @property
     def discount(self) -> float:
         """γ now. ``auto`` looks as far ahead as recent episodes lasted."""
-        return float(self.schedules.discount(self._current_progress_remaining, self._lasted()))
+        return float(self._now().discount)
 
     @property
     def trace_decay(self) -> float:
         """λ of the advantage estimate now; by default it fades for boxes, and stays for labels."""
-        return float(value_at(self.schedules.gae_lambda, self._current_progress_remaining))
+        return float(self._now().trace_decay)
 
     def _lasted(self) -> float:
         """How many steps recent episodes took; before the first has ended, at least."""
@@ -136,7 +136,8 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         return float(np.mean(lengths)) if lengths else self.num_timesteps / self.n_envs
 
     def _now(self) -> Now:
-        return self.schedules.now(self._current_progress_remaining, self._lasted())
+        ended = self.train_state.signal.ended
+        return self.schedules.now(self._current_progress_remaining, self._lasted(), ended)
 
     # ------------------------------------------------------------------ building
 
@@ -367,7 +368,8 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         state, noise = self.train_state, None
         policy = state.networks.policy
         if rng is not None:
-            color = value_at(self.schedules.noise_color, self._current_progress_remaining)
+            left, ended = self._current_progress_remaining, state.signal.ended
+            color = value_at(self.schedules.noise_color, left, ended)
             noise = draw_noise(
                 policy,
                 self.actions,

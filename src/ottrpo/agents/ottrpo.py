@@ -16,7 +16,14 @@ from ottrpo.engine.algorithms.mixed import MixedTrustRegion
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
 from ottrpo.engine.estimate import Rollout
 from ottrpo.engine.models.base import Options, quadratic_metric
-from ottrpo.engine.schedules import Schedules, as_schedule
+from ottrpo.engine.schedules import (
+    FADING_COLOR,
+    FADING_TRACE,
+    Either,
+    Schedules,
+    Straight,
+    as_schedule,
+)
 from ottrpo.engine.spaces import BinnedActions, BoxActions
 
 from .base import DeepAgent
@@ -29,9 +36,10 @@ SMALL_RADIUS = "1%"
 # of what a step really goes: far while most of it is real, then ever less
 MIXED_RADIUS = {"start": "5%", "end": "1%"}
 MIXED_STD_STEP, MIXED_HOLD_OUT = 0.01, 0.1
-# long traces and slow noise find what pays late; soon they only make noise
-MIXED_TRACE = {"start": 0.98, "end": 0.9, "end_fraction": 0.1}
-MIXED_COLOR = {"start": 1.0, "end": 0.0, "end_fraction": 0.1}
+# long traces and slow noise find what pays late; where bodies fall, they make them fall
+SOON = 0.1  # of training, after which such a body has neither
+MIXED_TRACE = Either(as_schedule(FADING_TRACE), Straight(0.98, 0.9, SOON))
+MIXED_COLOR = Either(as_schedule(FADING_COLOR), Straight(1.0, 0.0, SOON))
 # √d σ at first: a body with many joints falls over noise that a car needs to get anywhere
 MIXED_NOISE = 0.7
 
@@ -89,9 +97,9 @@ class OTTRPO(DeepAgent):
             log_std = (float(self.architecture.log_std_init or 0.0), self.told.log_std_final)
         schedules = super()._schedules(radius=self._radius.schedule, log_std=log_std, **more)
         if mixed and self.told.gae_lambda is None:
-            schedules = replace(schedules, gae_lambda=as_schedule(MIXED_TRACE))
+            schedules = replace(schedules, gae_lambda=MIXED_TRACE)
         if mixed and self.told.noise_color is None:
-            schedules = replace(schedules, noise_color=as_schedule(MIXED_COLOR))
+            schedules = replace(schedules, noise_color=MIXED_COLOR)
         return schedules
 
     def _outdated(self) -> bool:

@@ -35,8 +35,7 @@ VARIANTS: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
 def gains(agent: "OTTRPO", rollouts: int) -> list[Row]:
     """What each variant gains from where the agent is, the best on held-out rows first."""
     collected = [agent.collect_rollout(None) for _ in range(rollouts)]
-    progress = agent._current_progress_remaining
-    now = agent.schedules.now(progress, agent._lasted())
+    now = agent._now()
     rows = []
     for name, (estimated, fitted) in VARIANTS.items():
         algorithm = replace(agent.algorithm, hold_out=HELD_OUT, **fitted)

@@ -101,7 +101,7 @@ class DeviceTraining:
         progress = self._progress(before.progress, rollout.done, lengths)
         known = progress.lengths.sum() / jnp.clip(progress.episodes, 1, self.window)
         lasted = jnp.where(progress.episodes > 0, known, progress.steps / self.n_envs)
-        now = self.schedules.now(self._left(progress), lasted)
+        now = self.schedules.now(self._left(progress), lasted, before.signal.ended)
         state, batch = self.algorithm.estimate(before, rollout, now)
         draws = self.algorithm.draw(self.n_steps * self.n_envs, rng)
         state, report = self.algorithm.improve(before, state, batch, draws, now)
@@ -194,6 +194,7 @@ class DeviceTraining:
         return State(world, obs, reward, done | cut, cut), drawn
 
     def _noise(self, state: TrainState, rng: Randomness, steps: int, rows: int) -> Any:
+        left, ended = self._left(state.progress), state.signal.ended
         return draw_noise(
             state.networks.policy,
             self.algorithm.actions,
@@ -201,7 +202,7 @@ class DeviceTraining:
             steps=steps,
             rows=rows,
             sde_sample_freq=self.sde_sample_freq,
-            noise_color=value_at(self.schedules.noise_color, self._left(state.progress)),
+            noise_color=value_at(self.schedules.noise_color, left, ended),
         )
 
     def _flat(self, obs: Array, axes: int) -> Array:

@@ -12,6 +12,8 @@ Array = Any
 SCHEDULE_POINTS = 1001  # a schedule that is no straight line is saved as a table of this length
 # gamma="auto": how many steps ahead it looks at least and at most
 AUTO_HORIZON = (100.0, 1000.0)
+# and at most where episodes can end for good: who looks far there learns not to fall, and no more
+ENDING_HORIZON = 200.0
 # rewards are scaled by the spread of returns at one discount, or their unit would drift with it
 AUTO_REWARD_DISCOUNT = 0.995
 LABELS_GAE_LAMBDA = 0.95
@@ -102,9 +104,23 @@ def schedule_to_data(value: Any) -> Any:
     return {"table": values.tolist()}
 
 
-def value_at(schedule: Any, progress_remaining: Array) -> Array:
-    """What a number or a schedule says when this share of training is left."""
-    value = schedule(progress_remaining) if callable(schedule) else schedule
+class Either(NamedTuple):
+    """One schedule while episodes last, another once they are known to end for good."""
+
+    lasting: Any
+    ending: Any
+
+
+def value_at(schedule: Any, progress_remaining: Array, ended: Array = 0.0) -> Array:
+    """What a number or a schedule says when this share of training is left.
+
+    ``ended``: of `Either`, 0.0 for the first, 1.0 for the second.
+    """
+    if isinstance(schedule, Either):
+        lasting, ending = (value_at(each, progress_remaining) for each in schedule)
+        value = lasting + ended * (ending - lasting)
+    else:
+        value = schedule(progress_remaining) if callable(schedule) else schedule
     return float(value) if on_host(value) else value
 
 
@@ -113,13 +129,19 @@ def is_auto(gamma: Any) -> bool:
     return isinstance(gamma, str) and gamma == "auto"
 
 
-def auto_discount(lasted: Array) -> Array:
+def auto_discount(lasted: Array, ended: Array = 0.0) -> Array:
     """γ that looks as far ahead as episodes last: 1 − 1/(mean length of the recent).
 
     Where episodes still end early, far rewards are noise and a long view finds policies that
     merely survive; where they last, a short view misses what slow motion brings.
+
+    Args:
+        lasted: mean length of the recent episodes.
+        ended: 1.0 if episodes are known to end for good; the view stays shorter.
     """
-    return 1.0 - 1.0 / namespace(lasted).clip(lasted, *AUTO_HORIZON)
+    shortest, longest = AUTO_HORIZON
+    longest = longest + ended * (ENDING_HORIZON - longest)
+    return 1.0 - 1.0 / namespace(lasted).clip(lasted, shortest, longest)
 
 
 class Now(NamedTuple):
@@ -160,11 +182,11 @@ class Schedules:
     radius: Any = None
     log_std: tuple[float, float] | None = None
 
-    def discount(self, left: Array, lasted: Array) -> Array:
-        """γ when this share of training is left and recent episodes took so many steps."""
-        return auto_discount(lasted) if is_auto(self.gamma) else value_at(self.gamma, left)
+    def discount(self, left: Array, lasted: Array, ended: Array = 0.0) -> Array:
+        """γ when this share of training is left, for episodes as `auto_discount` takes them."""
+        return auto_discount(lasted, ended) if is_auto(self.gamma) else value_at(self.gamma, left)
 
-    def now(self, left: Array, lasted: Array) -> Now:
+    def now(self, left: Array, lasted: Array, ended: Array = 0.0) -> Now:
         """What they say at an update."""
         log_std = None
         if self.log_std is not None:
@@ -173,8 +195,8 @@ class Schedules:
         rate = value_at(self.learning_rate, left)
         return Now(
             np.float32(rate) if on_host(rate) else rate,
-            self.discount(left, lasted),
-            value_at(self.gae_lambda, left),
+            self.discount(left, lasted, ended),
+            value_at(self.gae_lambda, left, ended),
             None if self.radius is None else value_at(self.radius, left),
             log_std,
         )

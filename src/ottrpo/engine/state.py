@@ -95,16 +95,16 @@ class Signal(NamedTuple):
     Attributes:
         pace: factor of the learning rate of what follows samples.
         slope_pace: and of what follows critics.
-        score_gain: what a step along samples gains per length, on rows that it has not seen.
-        slope_gain: and a step along critics.
-        updates: how many were averaged.
+        gain: what steps gained per length of late, on rows that had no say in them.
+        updates: how many there were.
+        ended: 1.0 once an episode has ended for good, rather than by a time limit.
     """
 
     pace: Array = np.float64(1.0)
     slope_pace: Array = np.float64(1.0)
-    score_gain: Array = np.float64(0.0)
-    slope_gain: Array = np.float64(0.0)
+    gain: Array = np.float64(0.0)
     updates: Array = np.float64(0.0)
+    ended: Array = np.float64(0.0)
 
 
 class TrainState(NamedTuple):

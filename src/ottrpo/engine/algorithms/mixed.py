@@ -1,16 +1,17 @@
-"""OT-TRPO on two estimates of the slope, each with the share of the radius that it earns.
+"""OT-TRPO on two estimates of the slope, each with half of the radius.
 
 What single samples say of the slope of the advantage, A (a − m)/σ², is unbiased and nearly all
 noise: after some updates a fit of it gains a few per cent of what it seems to. What critics say
-that learn from past rollouts, ∇Q, is smooth, and wrong in ways of its own. How much an update along
-either really gains, per length of the step, is measured on rows that it has not seen:
+that learn from past rollouts, ∇Q, is smooth, and wrong in ways of its own. The linear dual of two
+orthogonal directions with slopes u₁ and u₂ would spend u₁² : u₂² of the radius on them, but these
+are known worse than they differ, and halves are never below 1/√2 of what that split would gain as
+long as neither estimate leads downhill.
+
+What a step of both really gains per length is measured on rows that had no say in it,
 
     u = E[score · step] / √E|step|²
 
-for the samples on rows that their fit left out, for the critics on each rollout before they learn
-from it. Both are in one unit, and the linear dual of two orthogonal directions with slopes u₁ and
-u₂ spends u₁² : u₂² of the radius on them; its multiplier is ½ √((u₁² + u₂²)/ε), made of what is
-real.
+and the multiplier is ½ u/√ε, made of what is real.
 """
 
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from ottrpo.engine.arrays import Generator, like, namespace, put, single
 from ottrpo.engine.critic import Twins, empty_replay, look_ahead, make_fit, slopes
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.models.base import Given, Plan
-from ottrpo.engine.models.linear import LINEAR_REACH, Linear, linear_plan, score_gradient
+from ottrpo.engine.models.linear import LINEAR_REACH, Linear, linear_plan
 from ottrpo.engine.networks import Networks
 from ottrpo.engine.schedules import Now
 from ottrpo.engine.spaces import BoxActions
@@ -49,9 +50,7 @@ STEPS_AHEAD = 3
 PLAN_ROWS = 2048  # states in which the critics are followed: half of them of the last rollout
 # what is mostly noise is fitted in few, large steps: more of them fit more of the noise
 FEWER_EPOCHS, LARGER_BATCHES = 0.3, 4
-MEMORY = 20.0  # updates over which gains are averaged
-LEAST_GAIN = 0.01  # an estimate that gains less is tried all the same, as if it gained this
-LEAST_SHARE = 0.02
+MEMORY = 40.0  # updates over which gains are averaged
 USUAL_VF_COEF = 0.5  # its loss stands alone here: the weight counts where gradients are clipped
 
 
@@ -60,7 +59,6 @@ class Draws(NamedTuple):
 
     Attributes:
         held: which rows the fit of the samples leaves out [r].
-        fresh: where the critics' slopes are compared with the samples' [r, d].
         critic: rows of the critics' minibatches, as uniform numbers.
         ahead: the actions that their returns are continued by.
         rows: states in which they are followed, as uniform numbers.
@@ -71,7 +69,6 @@ class Draws(NamedTuple):
     """
 
     held: Array
-    fresh: Array
     critic: Array
     ahead: Array
     rows: Array
@@ -153,7 +150,6 @@ class MixedTrustRegion(TrustRegion):
 
         return Draws(
             held=held,
-            fresh=normal(rows),
             critic=rng.random((steps * CRITIC_BATCH,)),
             ahead=normal(steps * CRITIC_BATCH),
             rows=rng.random((PLAN_ROWS,)),
@@ -170,45 +166,18 @@ class MixedTrustRegion(TrustRegion):
         advantage = self.standardised(batch.advantage)
         asked, reach = self.budget(batch, now), LINEAR_REACH * self.model.typical_cost(batch)
         radius = namespace(asked).minimum(asked, reach)
-        state = self._measure_slope(before, state, batch, advantage, draws)
         state, fit = self._learn(state, batch, draws, now)
-        share = self._share(state)
-        state = self._follow_score(
-            before, state, batch, advantage, (1.0 - share) * radius, draws, now
-        )
-        state, plan = self._follow_slope(state, batch, share * radius, draws, now)
+        state = self._follow_score(before, state, batch, advantage, 0.5 * radius, draws, now)
+        state, plan = self._follow_slope(state, batch, 0.5 * radius, draws, now)
         if self.std_step:
             state = self._move_std(state, batch, advantage)
-        plan = self._whole(plan, state, radius)._replace(inactive=asked > reach)
+        plan = plan._replace(radius=radius, inactive=asked > reach)
         state, kept, spent = self.return_to_region(before, state, batch, plan)
-        signal = state.signal
-        state = state._replace(signal=signal._replace(updates=signal.updates + 1.0))
-        report = self._report(batch, plan, fit, kept, spent, now)
-        report |= self.gains(state, batch, advantage, draws.held, spent)
-        return state, report | {
-            "ot/slope_share": share,
-            "ot/slope_gain": signal.slope_gain,
-            "ot/score_gain": signal.score_gain,
-            "train/std": like(batch.flat, state.networks.policy.gaussian(batch.flat[:1])[1].mean()),
-        }
-
-    def _measure_slope(
-        self,
-        before: TrainState,
-        state: TrainState,
-        batch: Experience,
-        advantage: Array,
-        draws: Draws,
-    ) -> TrainState:
-        """How much a step along the critics gains, on rows that they have not learnt from."""
-        xp = namespace(batch.flat)
-        critics, policy = state.learners["critic"].networks, before.networks.policy
-        slope = like(batch.flat, slopes(critics, policy, batch.flat, draws.fresh)[1])
-        mean, std, action = batch.recorded("mean", "std", "action")
-        score = score_gradient(mean, std, action, advantage, None, learn_std=False)
-        length = xp.sqrt((slope**2).sum(1).mean())
-        gain = (score * slope).sum(1).mean() / xp.maximum(length, SHORTEST_STEP)
-        return _averaged(state, slope_gain=gain)
+        gains = self.gains(state, batch, advantage, draws.held, spent)
+        state = _remembered(state, gains["ot/gain_held_out"], spent)
+        report = self._report(batch, _real(plan, state), fit, kept, spent, now)
+        std = like(batch.flat, state.networks.policy.gaussian(batch.flat[:1])[1].mean())
+        return state, report | gains | {"ot/gain": state.signal.gain, "train/std": std}
 
     def _learn(
         self, state: TrainState, batch: Experience, draws: Draws, now: Now
@@ -245,16 +214,6 @@ class MixedTrustRegion(TrustRegion):
         fit["value_loss"] = value_fit["loss"]
         return state.with_learner("value", Learner((), value.moments)), fit
 
-    def _share(self, state: TrainState) -> Array:
-        """Of the radius, for the critics; half of it until both are known."""
-        signal = state.signal
-        xp = namespace(signal.updates)
-        slope, score = (
-            xp.maximum(gain, LEAST_GAIN) ** 2 for gain in (signal.slope_gain, signal.score_gain)
-        )
-        share = xp.where(signal.updates < 4, 0.5, slope / (slope + score))
-        return xp.clip(share, LEAST_SHARE, 1.0 - LEAST_SHARE)
-
     def _moved(
         self, state: TrainState, name: str, rows: Any, steps: Any, rate: Array
     ) -> TrainState:
@@ -273,20 +232,16 @@ class MixedTrustRegion(TrustRegion):
         draws: Draws,
         now: Now,
     ) -> TrainState:
-        """Along the samples as far as their part of the radius goes; its gain is measured."""
-        xp, signal = namespace(batch.flat), state.signal
+        """Along the samples as far as their part of the radius goes."""
+        signal = state.signal
         plan = self.model.plan(Given(batch, advantage, STRETCH * radius))
         rows = {"flat": batch.flat, "images": (), "target_mean": single(plan.rows["target_mean"])}
         state = self._moved(state, "score", rows, draws.score, now.learning_rate * signal.pace)
         state, kept, spent = self.return_to_region(
             before, state, batch, plan._replace(radius=radius), LONGEST
         )
-        seen = {"flat": self.estimate.normaliser(state.observations, batch.raw), "images": ()}
-        gain = self.model.gained(state.networks.policy, batch, seen, advantage)
-        out = (gain * draws.held).sum() / xp.maximum(draws.held.sum(), 1)
         pace = paced(signal.pace, radius, kept, spent)
-        state = state._replace(signal=signal._replace(pace=pace))
-        return _averaged(state, score_gain=out / xp.sqrt(xp.maximum(spent, SHORTEST_STEP)))
+        return state._replace(signal=signal._replace(pace=pace))
 
     def _follow_slope(
         self, state: TrainState, batch: Experience, radius: Array, draws: Draws, now: Now
@@ -316,20 +271,25 @@ class MixedTrustRegion(TrustRegion):
         pace = paced(signal.slope_pace, radius, kept, spent)
         return moved._replace(signal=signal._replace(slope_pace=pace)), plan
 
-    def _whole(self, plan: Plan, state: TrainState, radius: Array) -> Plan:
-        """The plan of both parts: the multiplier of the dual of what they gain."""
-        signal, xp = state.signal, namespace(radius)
-        real = signal.slope_gain**2 + signal.score_gain**2
-        solution = plan.solution._replace(multiplier=0.5 * xp.sqrt(real / radius))
-        return plan._replace(radius=radius, solution=solution)
 
-
-def _averaged(state: TrainState, **gains: Array) -> TrainState:
-    """The state with gains of this update in their running averages."""
-    signal = state.signal
+def _remembered(state: TrainState, gain: Array, spent: Array) -> TrainState:
+    """The state with what is known of this step: its gain per length, and how episodes end."""
+    signal, replay = state.signal, state.replay
     xp = namespace(signal.updates)
+    length = xp.sqrt(xp.maximum(spent, SHORTEST_STEP))
     seen = xp.minimum(signal.updates, MEMORY - 1.0)
-    new = {
-        name: (seen * getattr(signal, name) + gain) / (seen + 1.0) for name, gain in gains.items()
-    }
-    return state._replace(signal=signal._replace(**new))
+    return state._replace(
+        signal=signal._replace(
+            gain=(seen * signal.gain + gain / length) / (seen + 1.0),
+            updates=signal.updates + 1.0,
+            ended=xp.maximum(signal.ended, 1.0 * replay.terminated.any()),
+        )
+    )
+
+
+def _real(plan: Plan, state: TrainState) -> Plan:
+    """The plan of a step, with the multiplier of the dual of what steps gain."""
+    xp = namespace(plan.radius)
+    gain = xp.maximum(state.signal.gain, 0.0)
+    multiplier = 0.5 * gain / xp.sqrt(plan.radius)
+    return plan._replace(solution=plan.solution._replace(multiplier=multiplier))
