@@ -23,7 +23,7 @@ from ottrpo.experiments import registry
 from ottrpo.persistence import bundle, strict_json
 from ottrpo.persistence.checkpoints import Checkpoints, checkpoint_kind
 from ottrpo.persistence.lock import NAME, DirectoryLock
-from ottrpo.persistence.values import global_randomness, set_global_randomness
+from ottrpo.persistence.strict_json import global_randomness, set_global_randomness
 
 from . import fuzz_texts, hostile
 from .fuzzing import (
@@ -162,7 +162,7 @@ def checkpoints(plan):
     (kept.folder / "step-000000000000002.zip").write_bytes(content)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        found = kept.latest()
+        found = kept.newest(lambda saved: saved)
     changed = content != _whole_newest[0]
     assert (found.step, len(told)) == ((1, 1) if changed else (2, 0))
 

@@ -1,23 +1,28 @@
 """Steps 4 and 5 of Algorithm 1 on tables: `TabularOTTRPO`, and `WPO`, which it is compared with."""
 
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from scipy import optimize
 
 from ottrpo.core import (
     DualProblem,
+    FiniteProblem,
+    PolicyUpdate,
+    SinkhornProblem,
     audit,
     dual_value,
     finite_problem,
+    kl_problem,
     push_forward,
+    push_plan,
+    solve_at,
     solve_dual,
 )
 from ottrpo.core.checks import Floats, Integers
 
 from .base import TabularAgent
 from .problem import Improvement
-from .regions import improved
 from .settings import RegionSettings, Tie, WPOSettings
 
 
@@ -48,6 +53,51 @@ class TabularOTTRPO(TabularAgent):
     def _improve(self, occupancy_s: Floats, gain_sa: Floats, remaining: float) -> Improvement:
         problem = self._problem(occupancy_s, gain_sa, remaining)
         return improved(problem, self.settings, self.settings.multiplier_at(remaining))
+
+
+def improved(
+    problem: FiniteProblem, settings: RegionSettings, multiplier: float | None
+) -> Improvement:
+    """The best policy of the region around the one of the problem.
+
+    Args:
+        problem: policy, occupancy and gains; its radius counts unless there is a multiplier.
+        settings: say which region.
+        multiplier: the price λ of what the region measures; None for the radius of the problem.
+    """
+    dual, occupancy_s, old_sa = problem.dual, problem.occupancy_s, problem.policy_sa
+    transport, split_mass = None, 0.0
+    if settings.region == "transport":
+        solution = _solved(dual, multiplier)
+        update = PolicyUpdate.by(problem, solution)
+        policy_sa, split_mass = update.policy_sa, update.split_mass
+        moved = dual.weight_r[solution.farthest_r != problem.action_r].sum()
+    else:
+        if settings.region == "kl":
+            region = kl_problem(old_sa, occupancy_s, problem.gain_sa, dual.radius)
+            solution = _solved(region, multiplier)
+            policy_sa = np.where((occupancy_s > 0)[:, None], solution.plan_rk, old_sa)
+        else:
+            occupancy, n_actions = float(occupancy_s.sum()), old_sa.shape[1]
+            entropy = settings.entropy_for(dual.radius, occupancy, n_actions)
+            solution = _solved(SinkhornProblem.smoothing(dual, entropy), multiplier)
+            policy_sa, transport = push_plan(problem, solution.plan_rk), solution.transport
+        moved = occupancy_s @ np.maximum(old_sa - policy_sa, 0.0).sum(axis=1)
+    return Improvement(
+        problem=problem,
+        policy_sa=policy_sa,
+        multiplier=solution.multiplier,
+        spent=solution.spent,
+        value=solution.value,
+        split_mass=split_mass,
+        moved=float(moved),
+        radius=dual.radius if multiplier is None else solution.spent,
+        transport=transport,
+    )
+
+
+def _solved(problem: Any, multiplier: float | None) -> Any:
+    return solve_dual(problem) if multiplier is None else solve_at(problem, multiplier)
 
 
 @final
