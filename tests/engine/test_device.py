@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
-from ottrpo import BGPG, OTTRPO, WNPG, ClippedPPO
+from ottrpo import BGPG, OTTRPO, WNPG, WPPG, ClippedPPO, WPOGradient
 from ottrpo.collect.device import DeviceTraining
 from ottrpo.core import PNorm, SquaredEuclidean, TableCost
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
@@ -40,6 +40,8 @@ CASES = {
     "loose": (OTTRPO, lambda: MATCH, {"advantage": "network", "radius": 50.0}),
     "bgpg": (BGPG, PENDULUM, GUIDED),
     "wnpg": (WNPG, PENDULUM, GUIDED | {"time_limits": "bootstrap"}),
+    "wpo gradient": (WPOGradient, PENDULUM, {"buffer_size": 200}),
+    "wppg": (WPPG, PENDULUM, {"buffer_size": 200, "prox_steps": 2}),
     "clipped": (ClippedPPO, PENDULUM, {"ent_coef": 0.01}),
     "clipped labels": (ClippedPPO, lambda: gym.make(MATCH, masked=True), {"ent_coef": 0.01}),
 }
