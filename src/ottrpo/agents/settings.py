@@ -213,6 +213,10 @@ class OTTRPOSettings(DeepSettings):
             share of the rollout's mean cost of a sampled action, whatever its unit. By default
             30 % for actions in a box and 10 % for finite ones; with ``mixed`` or ``adapt_pace``,
             which really spend it, less.
+        region: what the radius limits on average over the states: ``transport``, the discrepancy as
+            in the paper; ``kl``, the divergence KL(π̃ | π) in nats, which knows no cost (``linear``
+            in a box, all models of labels); ``sinkhorn``, transport by plans that are charged for
+            being sharp (labels).
         cost: of moving an action; squared Euclidean by default for boxes, binary for labels.
         model: how the advantage is thought to behave around the policy. ``linear`` (default with
             GAE): to first order, with all actions as candidates. ``sample``: the paper's
@@ -263,6 +267,7 @@ class OTTRPOSettings(DeepSettings):
     }
 
     radius: Any = None
+    region: Literal["transport", "kl", "sinkhorn"] = "transport"
     cost: Any = None
     model: str | None = None
     update: Literal["regression", "ascent"] | None = None
@@ -282,6 +287,10 @@ class OTTRPOSettings(DeepSettings):
         super().__post_init__()
         known = models.names(self.advantage or "gae")
         object.__setattr__(self, "model", one_of("model", self.model or known[0], known))
+        if self.region != "transport" and self.advantage == "mixed":
+            raise ValueError(f"advantage 'mixed' measures transport, got region {self.region!r}")
+        if self.region == "kl" and self.cost is not None:
+            raise ValueError(f"cost has no meaning for region 'kl', got {self.cost!r}")
         if self.learn_std and self.log_std_final is not None:
             raise ValueError("learn_std and log_std_final exclude each other: learn or anneal σ")
         moved = [name for name in ("learn_std", "log_std_final", "use_sde") if getattr(self, name)]
