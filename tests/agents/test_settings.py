@@ -5,14 +5,14 @@ import inspect
 import numpy as np
 import pytest
 
-from ottrpo import BGPG, OTTRPO, WNPG
+from ottrpo import BGPG, OTTRPO, WNPG, WPPG, WPOGradient
 from ottrpo.agents.settings import CHECKS, NOT_SAVED, OTTRPOSettings
 from ottrpo.agents.wnpg import WNPGSettings
 from ottrpo.core.documented import documentation
 from ottrpo.engine.schedules import Straight
 from ottrpo.engine.spaces import FiniteActions
 
-AGENTS = (OTTRPO, BGPG, WNPG)
+AGENTS = (OTTRPO, BGPG, WNPG, WPOGradient, WPPG)
 each = pytest.mark.parametrize("kind", AGENTS, ids=lambda kind: kind.__name__)
 SMALL = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "policy_kwargs": {"net_arch": [8]}}
 

@@ -45,9 +45,6 @@ class PathwiseSettings(DeepSettings):
     instead: ClassVar[Mapping[str, str]] = {
         **DeepSettings.instead,
         "normalize_advantage": "it follows critics, not advantages; see normalize_reward",
-        **dict.fromkeys(
-            ("use_sde", "sde_sample_freq"), "it moves one σ for all states; see noise_color"
-        ),
     }
 
     n_steps: int = 256
