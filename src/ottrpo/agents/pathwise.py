@@ -39,7 +39,8 @@ class PathwiseSettings(DeepSettings):
     """
 
     positional: ClassVar[tuple[str, ...]] = (
-        *("learning_rate", "n_steps", "batch_size", "n_epochs", "gamma"),
+        *("learning_rate", "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "vf_coef"),
+        "max_grad_norm",
     )
     fixed: ClassVar[tuple[str, ...]] = (*DeepSettings.fixed, "buffer_size")
     instead: ClassVar[Mapping[str, str]] = {
