@@ -40,6 +40,11 @@ CASES = {
     "kl, learnt sigma": (OTTRPO, PENDULUM, {"region": "kl", "learn_std": True}),
     "kl labels": (OTTRPO, lambda: gym.make(MATCH, masked=True), {"region": "kl"}),
     "sinkhorn": (OTTRPO, lambda: gym.make(MATCH, masked=True), {"region": "sinkhorn"}),
+    "sinkhorn points": (
+        OTTRPO,
+        PENDULUM,
+        {"region": "sinkhorn", "advantage": "network", "n_sources": 2},
+    ),
     "masks": (OTTRPO, lambda: gym.make(MATCH, masked=True), {"cost": TABLE, "radius": "20%"}),
     "loose": (OTTRPO, lambda: MATCH, {"advantage": "network", "radius": 50.0}),
     "bgpg": (BGPG, PENDULUM, GUIDED),

@@ -12,7 +12,9 @@ import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo import OTTRPO
 from ottrpo.core import Binary, Ordinal, SquaredEuclidean, average_discrepancy, solve_dual
 from ottrpo.core.entropic import kl_problem
+from ottrpo.engine.models.candidates import Rows, candidates_plan
 from ottrpo.engine.models.divergence import (
+    candidates_sinkhorn_plan,
     gaussian_kl,
     gaussian_kl_plan,
     labels_kl_plan,
@@ -221,6 +223,43 @@ def _divergence(old, new):
     return float(kl_divergence(one, other).sum(-1).mean())
 
 
+def test_shares_of_sampled_candidates_tend_to_the_exact_maps(monkeypatch):
+    """Every source has shares of all candidates; with little entropy, those of the exact plan."""
+    rng = np.random.default_rng(8)
+    for _ in range(CASES // 10):
+        source, candidate = rng.normal(size=(12, 1, 2)), rng.normal(size=(12, 5, 2))
+        offered = np.concatenate([source, candidate], axis=1)
+        cost = ((offered - source) ** 2).sum(-1)
+        gain = rng.normal(size=(12, 6))
+        noise = np.zeros((6, 2, 2))
+        weight, stay = np.full(12, 1 / 12), np.zeros(12, int)
+        problem = Rows(weight, gain, cost, 0.3, None, stay)
+        exact = candidates_plan(problem, offered, noise, {}, shrink=True)
+        values = []
+        for share in (0.1, 1e-4):
+            monkeypatch.setattr("ottrpo.engine.models.divergence.ENTROPY_SHARE", share)
+            plan = candidates_sinkhorn_plan(gain, cost, 0.3, offered, noise, {}, shrink=True)
+            shares = plan.rows["share"].reshape(12, 6)
+            np.testing.assert_allclose(shares.sum(1), 1.0)
+            assert (shares * cost).sum(1).mean() <= 0.3
+            values.append(plan.solution.value)
+        assert values[0] <= exact.solution.value + 1e-12
+        assert values[1] == pytest.approx(exact.solution.value, rel=1e-3)
+
+
+@pytest.mark.parametrize("n_sources", [0, 3])
+def test_points_are_learnt_by_sinkhorns_plan_and_stay_in_the_region(n_sources):
+    settings = {"region": "sinkhorn", "advantage": "network", "n_sources": n_sources}
+    settings |= SMALL | {"learning_rate": 3e-3, "n_steps": 256, "n_epochs": 10, "gamma": 0.0}
+    agent = OTTRPO("MlpPolicy", "ottrpo/Reach-v0", **settings)
+    seen, record = [], agent._train_and_record
+    agent._train_and_record = lambda rollout: (record(rollout), seen.append(agent.last_update))
+    agent.learn(6000)
+    assert agent.evaluate(20, deterministic=True, seed=1).mean() > 14
+    for update in seen:
+        assert update["ot/spent"] <= update["ot/radius"]
+
+
 @pytest.mark.parametrize("region", ["kl", "sinkhorn"])
 def test_labels_are_learnt_in_every_region(region):
     agent = OTTRPO("MlpPolicy", "ottrpo/Match-v0", region=region, learning_rate=3e-3, **SMALL)
@@ -233,6 +272,11 @@ def test_labels_are_learnt_in_every_region(region):
     ("env", "settings", "message"),
     [
         ("Pendulum-v1", {"region": "sinkhorn"}, "allowed: transport, kl"),
+        (
+            "Pendulum-v1",
+            {"region": "sinkhorn", "advantage": "network", "update": "ascent"},
+            "update 'ascent' of points",
+        ),
         ("Pendulum-v1", {"region": "kl", "model": "sample"}, "allowed: transport"),
         ("Pendulum-v1", {"region": "kl", "cost": SquaredEuclidean()}, "cost has no meaning"),
         ("Pendulum-v1", {"region": "kl", "advantage": "mixed"}, "measures transport"),

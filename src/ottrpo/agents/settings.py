@@ -216,7 +216,7 @@ class OTTRPOSettings(DeepSettings):
         region: what the radius limits on average over the states: ``transport``, the discrepancy as
             in the paper; ``kl``, the divergence KL(π̃ | π) in nats, which knows no cost (``linear``
             in a box, all models of labels); ``sinkhorn``, transport by plans that are charged for
-            being sharp (labels).
+            being sharp (labels, and ``candidates`` in a box).
         cost: of moving an action; squared Euclidean by default for boxes, binary for labels.
         model: how the advantage is thought to behave around the policy. ``linear`` (default with
             GAE): to first order, with all actions as candidates. ``sample``: the paper's

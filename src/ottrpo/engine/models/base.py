@@ -31,6 +31,8 @@ Array = Any
 PolicyLoss = Callable[[Policy, Batch, Array, dict[str, Array]], Array]
 N_CANDIDATES = 8
 PLAN_POINTS, STANDARD_ERRORS = 16, 4.0
+# where a radius that binds nowhere is put, as a share of what the best plan would spend
+BINDING_SHARE = 0.5
 
 
 class Plan(NamedTuple):

@@ -27,8 +27,7 @@ from ottrpo.engine.arrays import namespace, on_host
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.update import Batch, Spent
 
-from .base import Plan, PolicyLoss
-from .candidates import BINDING_SHARE
+from .base import BINDING_SHARE, Plan, PolicyLoss
 
 Array = Any
 ENTROPY_SHARE = 0.1  # of the radius, at most; as for tables
@@ -233,6 +232,36 @@ def labels_sinkhorn_plan(
     gain = weight_r @ (solution.plan_rk * gain_rk).sum(1)
     stays = xp.einsum("sa,saa->", policy_sa, plan_sab) / len(policy_sa)
     return Plan(as_dual(solution), radius, inactive, rows, **summary(solution, gain, 1.0 - stays))
+
+
+def candidates_sinkhorn_plan(
+    gain_rk: Array,
+    cost_rk: Array,
+    radius: Array,
+    candidate_rkd: Array,
+    noise_sjd: Array,
+    state: dict[str, Any],
+    *,
+    shrink: bool,
+) -> Plan:
+    """Sinkhorn's plan of sampled sources j of states s: shares of all their candidates."""
+    rows, choices = gain_rk.shape
+    xp = namespace(gain_rk)
+    weight_r = xp.full(rows, 1.0 / rows)
+    entropy = ENTROPY_SHARE * radius / np.log(choices)
+    reference_rk = xp.full_like(gain_rk, 1.0 / choices)
+    problem = weight_r, gain_rk, cost_rk, radius, entropy, reference_rk
+    solution, radius, inactive = smooth_plan(problem, shrink=shrink)
+    leading = noise_sjd.shape[:2]
+    arrays = {
+        "noise": noise_sjd,
+        "target": candidate_rkd.reshape(*leading, *candidate_rkd.shape[1:]),
+        "share": solution.plan_rk.reshape(*leading, choices),
+    }
+    gain = weight_r @ (solution.plan_rk * gain_rk).sum(1)
+    moved = 1.0 - solution.plan_rk[:, 0].mean()  # the first is the source
+    told = summary(solution, gain, moved)
+    return Plan(as_dual(solution), radius, inactive, arrays | state, **told)
 
 
 def expected_gain(log_probabilities: Any) -> PolicyLoss:
