@@ -298,6 +298,6 @@ def labels_kl_spent(log_probabilities: Any) -> Spent:
 
 def _labels_kl(rows: Batch, log_new_rfk: Array) -> Array:
     """KL(new | old) [r]; what is forbidden stays so, and has no part in it."""
-    log_old = jnp.log(jnp.maximum(rows["probability"], jnp.finfo(log_new_rfk.dtype).tiny))
+    log_old = jnp.log(jnp.maximum(rows["probability"], np.finfo(np.float32).tiny))
     each = jnp.exp(log_new_rfk) * (log_new_rfk - log_old)
     return jnp.where(rows["allowed"], each, 0.0).sum((1, 2))
