@@ -15,6 +15,8 @@ _HOME: dict[str, str] = {
     "BGPG": "ottrpo.agents.bgpg",
     "WNPG": "ottrpo.agents.wnpg",
     "ClippedPPO": "ottrpo.agents.clipped",
+    "WPOGradient": "ottrpo.agents.pathwise",
+    "WPPG": "ottrpo.agents.pathwise",
     "TabularOTTRPO": "ottrpo.tabular.agents",
     "WPO": "ottrpo.tabular.agents",
     "CheckpointEvery": "ottrpo.agents.watching",

@@ -138,7 +138,9 @@ def test_the_command_line_asks_for_one_thread_before_numpy_is_loaded():
     assert done.stdout.splitlines()[-1:] == ["1"], done.stderr
 
 
-@pytest.mark.parametrize("key", ["ottrpo", "bgpg", "wnpg", "tabular-ottrpo", "wpo"])
+@pytest.mark.parametrize(
+    "key", ["ottrpo", "bgpg", "wnpg", "wpo-gradient", "wppg", "tabular-ottrpo", "wpo"]
+)
 def test_the_settings_of_an_agent_are_listed_as_they_are_written(key, capsys):
     assert main(["list", "--agent", key, "--json"]) == 0
     settings = json.loads(capsys.readouterr().out)

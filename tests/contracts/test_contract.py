@@ -16,7 +16,7 @@ from gymnasium import spaces
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
-from ottrpo import BGPG, OTTRPO, WNPG, WPO, ClippedPPO, TabularOTTRPO
+from ottrpo import BGPG, OTTRPO, WNPG, WPO, WPPG, ClippedPPO, TabularOTTRPO, WPOGradient
 from ottrpo.agents.sb3 import A2C, PPO, TRPO
 
 REACH, MATCH = "ottrpo/Reach-v0", "ottrpo/Match-v0"
@@ -66,6 +66,9 @@ FAST = {"learning_rate": 3e-3, "n_steps": 256, "batch_size": 64}
 # nothing holds these back but their learning rate, and what is drawn now decides nothing later
 GUIDED = FAST | {"learning_rate": 1e-3, "n_steps": 512, "gamma": 0.0, "dual_steps": 5}
 GUIDED |= {"policy_kwargs": {"log_std_init": -0.7}}
+PATHWISE = FAST | {"learning_rate": 1e-3, "gamma": 0.0, "buffer_size": 8192}
+CRITICS = ("train/critic_loss", "train/value_loss", "train/explained_variance", "ot/spent")
+UNCRITICAL = ({"n_samples": 1}, {"steps_ahead": 0}, {"gamma": 2.0})
 BANDIT = {"radius": 0.1, "discount": 0.0, "learning_rate": 0.1, "steps_per_update": 1000}
 AGENTS = [
     Case("ottrpo", deep(), {REACH: 6000, MATCH: 6000}, 192, FAST, vectors=True),
@@ -114,6 +117,26 @@ AGENTS = [
         vectors=True,
         logs=("train/policy_loss", "train/value_loss", "train/explained_variance"),
         refuses=({"clip_range": 0.0}, {"ent_coef": -1.0}, {"gamma": 2.0}),
+    ),
+    Case(
+        "wpo-gradient",
+        deep(WPOGradient),
+        {REACH: 6000},
+        192,
+        PATHWISE,
+        vectors=True,
+        logs=(*CRITICS, "train/kl_mean", "train/kl_std"),
+        refuses=(*UNCRITICAL, {"kl_std": -1.0}),
+    ),
+    Case(
+        "wppg",
+        deep(WPPG),
+        {REACH: 6000},
+        192,
+        PATHWISE | {"step": 0.1},  # Q is as steep as the reward: a step of 1 would overshoot
+        vectors=True,
+        logs=CRITICS,
+        refuses=(*UNCRITICAL, {"step": 0.0}, {"temperature": -1.0}, {"prox_steps": 0}),
     ),
     Case(
         "trpo",

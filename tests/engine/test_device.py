@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
-from ottrpo import BGPG, OTTRPO, WNPG, ClippedPPO
+from ottrpo import BGPG, OTTRPO, WNPG, WPPG, ClippedPPO, WPOGradient
 from ottrpo.collect.device import DeviceTraining
 from ottrpo.core import PNorm, SquaredEuclidean, TableCost
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
@@ -36,10 +36,21 @@ CASES = {
     "candidates": (OTTRPO, PENDULUM, {"advantage": "network", "n_sources": 2}),
     "slope": (OTTRPO, lambda: REACH, {"advantage": "network", "model": "linear"}),
     "labels": (OTTRPO, lambda: MATCH, {}),
+    "kl": (OTTRPO, PENDULUM, {"region": "kl"}),
+    "kl, learnt sigma": (OTTRPO, PENDULUM, {"region": "kl", "learn_std": True}),
+    "kl labels": (OTTRPO, lambda: gym.make(MATCH, masked=True), {"region": "kl"}),
+    "sinkhorn": (OTTRPO, lambda: gym.make(MATCH, masked=True), {"region": "sinkhorn"}),
+    "sinkhorn points": (
+        OTTRPO,
+        PENDULUM,
+        {"region": "sinkhorn", "advantage": "network", "n_sources": 2},
+    ),
     "masks": (OTTRPO, lambda: gym.make(MATCH, masked=True), {"cost": TABLE, "radius": "20%"}),
     "loose": (OTTRPO, lambda: MATCH, {"advantage": "network", "radius": 50.0}),
     "bgpg": (BGPG, PENDULUM, GUIDED),
     "wnpg": (WNPG, PENDULUM, GUIDED | {"time_limits": "bootstrap"}),
+    "wpo gradient": (WPOGradient, PENDULUM, {"buffer_size": 200}),
+    "wppg": (WPPG, PENDULUM, {"buffer_size": 200, "prox_steps": 2}),
     "clipped": (ClippedPPO, PENDULUM, {"ent_coef": 0.01}),
     "clipped labels": (ClippedPPO, lambda: gym.make(MATCH, masked=True), {"ent_coef": 0.01}),
 }

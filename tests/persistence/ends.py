@@ -27,7 +27,7 @@ from gymnasium import spaces, wrappers
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack, VecNormalize
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
-from ottrpo import BGPG, OTTRPO, WNPG, WPO, ClippedPPO, TabularOTTRPO
+from ottrpo import BGPG, OTTRPO, WNPG, WPO, WPPG, ClippedPPO, TabularOTTRPO, WPOGradient
 from ottrpo.agents.sb3 import A2C, PPO, TRPO
 from ottrpo.agents.watching import CheckpointEvery
 from ottrpo.envs import make_vec
@@ -45,11 +45,13 @@ AGENTS = {
     "bgpg": (BGPG, GUIDED),
     "wnpg": (WNPG, GUIDED | {"n_basis": 2}),
     "clipped-ppo": (ClippedPPO, OURS),
+    "wpo-gradient": (WPOGradient, OURS | {"buffer_size": 200}),
+    "wppg": (WPPG, OURS | {"buffer_size": 200}),
     "trpo": (TRPO, {"n_steps": 32, "batch_size": 32} | NETS),
     "ppo": (PPO, OURS),
     "a2c": (A2C, {"n_steps": 32} | NETS),
 }
-BOXES_ONLY = ("bgpg", "wnpg")
+BOXES_ONLY = ("bgpg", "wnpg", "wpo-gradient", "wppg")
 ON_TABLES = {"tabular-ottrpo": TabularOTTRPO, "wpo": WPO}
 
 

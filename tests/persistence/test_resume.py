@@ -13,7 +13,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
-from ottrpo import BGPG, OTTRPO, WNPG, WPO, TabularOTTRPO
+from ottrpo import BGPG, OTTRPO, WNPG, WPO, WPPG, TabularOTTRPO, WPOGradient
 from ottrpo.agents.sb3 import A2C, PPO, TRPO
 from ottrpo.agents.watching import CheckpointEvery
 from ottrpo.persistence import strict_json
@@ -96,6 +96,12 @@ CASES = {
     "bins": (OTTRPO, gym_env("Hopper-v5"), {"policy_kwargs": {"bins": 9}}),
     "bgpg": (BGPG, gym_env("Pendulum-v1"), {"n_actions": 2, "n_features": 4, "dual_steps": 2}),
     "wnpg": (WNPG, gym_env("Pendulum-v1"), {"n_actions": 2, "n_features": 4, "dual_steps": 2}),
+    "wpo gradient": (
+        WPOGradient,
+        gym_env("Pendulum-v1", max_episode_steps=50),
+        {"buffer_size": 300},
+    ),
+    "wppg": (WPPG, gym_env("Hopper-v5"), {"buffer_size": 300}),
     "dictionary": (
         OTTRPO,
         gym_env("ottrpo/Match-v0", observations="dict"),

@@ -29,6 +29,8 @@ from .radius import Radius
 from .settings import OTTRPOSettings
 
 BOX_RADIUS, LABELS_RADIUS = "30%", "10%"
+# of labels the divergence grows like the square of the mass that is moved
+LABELS_KL_RADIUS = "1%"
 # what an update may really go: in most tasks a fit of the targets of 30 % gets about as far
 SMALL_RADIUS = "1%"
 # of what a step really goes: far while most of it is real, then ever less
@@ -69,7 +71,8 @@ class OTTRPO(DeepAgent):
         told = self.told
         if told.advantage is not None:
             return told.advantage
-        usual = told.update != "ascent" and told.trust_region == "exact" and not told.adapt_pace
+        usual = told.region == "transport"
+        usual &= told.update != "ascent" and told.trust_region == "exact" and not told.adapt_pace
         usual &= not (told.learn_std or told.use_sde or told.log_std_final is not None)
         usual &= told.model == "linear" and told.hold_out != 0 and not self.layout.images
         if not usual or not isinstance(self.actions, BoxActions):
@@ -86,7 +89,8 @@ class OTTRPO(DeepAgent):
 
     def _schedules(self, **more: Any) -> Schedules:
         mixed = self.estimator == "mixed"
-        default: Any = BOX_RADIUS if isinstance(self.actions, BoxActions) else LABELS_RADIUS
+        labels = LABELS_KL_RADIUS if self.told.region == "kl" else LABELS_RADIUS
+        default: Any = BOX_RADIUS if isinstance(self.actions, BoxActions) else labels
         if mixed or self.told.adapt_pace:
             default = MIXED_RADIUS if mixed else SMALL_RADIUS
         self._radius = Radius(default if self.told.radius is None else self.told.radius)
@@ -156,6 +160,7 @@ class OTTRPO(DeepAgent):
             std_moves=moves_std or self.told.use_sde,
             n_candidates=self.told.n_candidates,
             n_sources=self.told.n_sources,
+            region=self.told.region,
             shrink=self.told.trust_region == "exact",
         )
 

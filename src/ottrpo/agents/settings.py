@@ -77,8 +77,8 @@ class DeepSettings:
     positional: ClassVar[tuple[str, ...]] = ()
     # those that the networks were built by: they can't change any more
     fixed: ClassVar[tuple[str, ...]] = ("policy_kwargs", "use_sde", "threads")
-    # SB3's that have no counterpart, and what to use
-    # what SB3's agents, and RL-Zoo's files for them, have and these don't: what takes its place
+    # what SB3's agents, and RL-Zoo's files for them, have and these don't, and what of the settings
+    # below an agent has no use for: what takes its place
     instead: ClassVar[Mapping[str, str]] = {
         "n_critic_updates": "policy and value function learn side by side; see n_epochs, vf_coef",
         **dict.fromkeys(
@@ -159,8 +159,8 @@ class DeepSettings:
     @classmethod
     def names(cls) -> list[str]:
         """All settings, in the order of the constructor: SB3's, the agent's own, the rest."""
-        known = [each.name for each in fields(cls)]
-        shared = [each.name for each in fields(DeepSettings)]
+        known = [each.name for each in fields(cls) if each.name not in cls.instead]
+        shared = [each.name for each in fields(DeepSettings) if each.name in known]
         own = [name for name in known if name not in shared]
         rest = [name for name in own + shared if name not in cls.positional]
         return [*cls.positional, *rest]
@@ -213,6 +213,10 @@ class OTTRPOSettings(DeepSettings):
             share of the rollout's mean cost of a sampled action, whatever its unit. By default
             30 % for actions in a box and 10 % for finite ones; with ``mixed`` or ``adapt_pace``,
             which really spend it, less.
+        region: what the radius limits on average over the states: ``transport``, the discrepancy as
+            in the paper; ``kl``, the divergence KL(π̃ | π) in nats, which knows no cost (``linear``
+            in a box, all models of labels); ``sinkhorn``, transport by plans that are charged for
+            being sharp (labels, and ``candidates`` in a box).
         cost: of moving an action; squared Euclidean by default for boxes, binary for labels.
         model: how the advantage is thought to behave around the policy. ``linear`` (default with
             GAE): to first order, with all actions as candidates. ``sample``: the paper's
@@ -265,6 +269,7 @@ class OTTRPOSettings(DeepSettings):
     }
 
     radius: Any = None
+    region: Literal["transport", "kl", "sinkhorn"] = "transport"
     cost: Any = None
     model: str | None = None
     update: Literal["regression", "ascent"] | None = None
@@ -284,6 +289,10 @@ class OTTRPOSettings(DeepSettings):
         super().__post_init__()
         known = models.names(self.advantage or "gae")
         object.__setattr__(self, "model", one_of("model", self.model or known[0], known))
+        if self.region != "transport" and self.advantage == "mixed":
+            raise ValueError(f"advantage 'mixed' measures transport, got region {self.region!r}")
+        if self.region == "kl" and self.cost is not None:
+            raise ValueError(f"cost has no meaning for region 'kl', got {self.cost!r}")
         if self.learn_std and self.log_std_final is not None:
             raise ValueError("learn_std and log_std_final exclude each other: learn or anneal σ")
         moved = [name for name in ("learn_std", "log_std_final", "use_sde") if getattr(self, name)]
@@ -334,22 +343,27 @@ CHECKS: dict[str, Check] = {
     "log_std_final": finite,
     "sde_sample_freq": lambda name, value: at_least(name, value, -1),
     "n_sources": lambda name, value: at_least(name, value, 0),
+    "n_samples": lambda name, value: at_least(name, value, 2),
     **dict.fromkeys(
         (
             *("n_steps", "batch_size", "n_epochs", "stats_window_size", "n_candidates"),
             *("n_actions", "n_features", "dual_steps", "n_basis", "n_envs", "threads"),
-            "buffer_size",
+            *("buffer_size", "steps_ahead", "prox_steps"),
         ),
         at_least,
     ),
     **dict.fromkeys(
-        ("vf_coef", "ent_coef", "wasserstein_coef", "singular_tolerance"), not_negative
+        (
+            *("vf_coef", "ent_coef", "wasserstein_coef", "singular_tolerance"),
+            *("kl_mean", "kl_std", "temperature"),
+        ),
+        not_negative,
     ),
     **dict.fromkeys(
         (
             *("max_grad_norm", "clip_obs", "clip_reward", "clip_range", "clip_range_vf"),
             *("feature_bandwidth", "smoothing", "dual_learning_rate", "damping"),
-            "critic_ratio",
+            *("critic_ratio", "step"),
         ),
         positive,
     ),

@@ -1,6 +1,7 @@
 """Small problems with known answers, for tests, examples and a first try.
 
-Importing this module registers ``ottrpo/Reach-v0`` and ``ottrpo/Match-v0`` with Gymnasium.
+Importing this module registers ``ottrpo/Reach-v0``, ``ottrpo/Match-v0`` and ``ottrpo/Graze-v0``
+with Gymnasium.
 """
 
 from abc import abstractmethod
@@ -126,6 +127,42 @@ class Match(Toy):
         return code
 
 
-for _name, _class in (("Reach", Reach), ("Match", Match)):
+class Graze(gym.Env[Any, Any]):
+    """Two meadows, and none has grass twice in a row: one has to go to both, unforeseeably.
+
+    A point for a step to within 0.2 of −0.7 or 0.7, unless the step before went there as well.
+    Nothing is seen. Whoever goes to either with probability ½ earns ½ a step, 32.5 an episode, and
+    no policy without memory earns more. A Gaussian has one peak: wherever it lies and however wide
+    it is, it earns at most 16.3.
+    """
+
+    STEPS = 64
+    MEADOWS = (-0.7, 0.7)
+    REACH = 0.2
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(0.0, 1.0, (1,), np.float32)
+        self.action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+        self._steps, self._grazed = 0, -1
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start an episode; both have grass."""
+        super().reset(seed=seed)
+        self._steps, self._grazed = 0, -1
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Go somewhere."""
+        where = float(np.asarray(action).reshape(-1)[0])
+        here = [i for i, at in enumerate(self.MEADOWS) if abs(where - at) <= self.REACH]
+        before, self._grazed = self._grazed, here[0] if here else -1
+        self._steps += 1
+        reward = float(bool(here) and self._grazed != before)
+        return np.zeros(1, np.float32), reward, False, self._steps >= self.STEPS, {}
+
+
+for _name, _class in (("Reach", Reach), ("Match", Match), ("Graze", Graze)):
     if f"ottrpo/{_name}-v0" not in gym.registry:
         gym.register(id=f"ottrpo/{_name}-v0", entry_point=f"{__name__}:{_name}")

@@ -31,6 +31,8 @@ Array = Any
 PolicyLoss = Callable[[Policy, Batch, Array, dict[str, Array]], Array]
 N_CANDIDATES = 8
 PLAN_POINTS, STANDARD_ERRORS = 16, 4.0
+# where a radius that binds nowhere is put, as a share of what the best plan would spend
+BINDING_SHARE = 0.5
 
 
 class Plan(NamedTuple):
@@ -85,6 +87,7 @@ class Options:
         std_moves: whether σ(s) may change at all (annealed, learnt or state-dependent).
         n_candidates: sampled targets per state.
         n_sources: sampled sources per state; 0: the mean is the source.
+        region: what the radius limits: ``transport``, ``kl`` or ``sinkhorn``.
         shrink: shrink a radius that is too large for the data: one that binds nowhere, where the
             update would have no direction, or, with ``linear``, one beyond what was tried.
     """
@@ -96,24 +99,31 @@ class Options:
     std_moves: bool = False
     n_candidates: int = N_CANDIDATES
     n_sources: int = 0
+    region: str = "transport"
     shrink: bool = True
 
 
 class Model(ABC):
     """A trust-region model; one for Gaussians and one for labels may share a name.
 
-    Class attributes say what it needs: ``actions`` of which kind, and which estimates of the
-    ``advantages`` it can use; what it cannot do with the options it is given, it refuses when it is
-    made.
+    Class attributes say what it needs: ``actions`` of which kind, which estimates of the
+    ``advantages`` it can use, and in which ``regions`` it can plan; what it cannot do with the
+    options it is given, it refuses when it is made.
     """
 
     name: ClassVar[str]
     actions: ClassVar[type[BoxActions] | type[FiniteActions]]
     advantages: ClassVar[tuple[str, ...]]
+    regions: ClassVar[tuple[str, ...]] = ("transport",)
     samples: ClassVar[bool] = False  # whether it draws candidates
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        if options.region not in self.regions:
+            raise ValueError(
+                f"region {options.region!r} is none of model {self.name!r} for actions like these; "
+                f"allowed: {', '.join(self.regions)}"
+            )
         for setting, given in (
             ("n_candidates", options.n_candidates != N_CANDIDATES),
             ("n_sources", options.n_sources > 0),

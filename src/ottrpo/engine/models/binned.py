@@ -8,17 +8,15 @@ and to go, and the exact problem has two columns, whatever the number of bins.
 
 from typing import Any, final
 
-import jax.numpy as jnp
 import numpy as np
 
 from ottrpo.engine.arrays import namespace
-from ottrpo.engine.networks import Policy
 from ottrpo.engine.spaces import BinnedActions
-from ottrpo.engine.update import Batch
 
 from .base import Given, Options, Plan, PolicyLoss
 from .candidates import Rows, solve_binding, summary
-from .finite import FiniteModel, choice_log_probabilities
+from .divergence import expected_gain
+from .finite import FiniteModel, sampled_gain
 
 Array = Any
 
@@ -41,12 +39,20 @@ class BinnedModel(FiniteModel):
         The worth that the paper's ascent maximises is bounded below: where neighbours are near, to
         leave a bad bin costs little, and a bad sample would count for less than a good one.
         """
-        return expected_gain(self.choices) if self.options.update is None else super().loss()
+        usual = self.options.update is None and self.options.region == "transport"
+        return expected_gain(self._log_probabilities) if usual else super().loss()
+
+    def gain(self, given: Given, probability_rfk: Array) -> Array:
+        """Of the bin that was tried."""
+        label_rf = given.batch.drawn["label"]
+        return sampled_gain(probability_rfk, label_rf, given.advantage_r, unbiased=self.unbiased)
 
     def plan(self, given: Given) -> Plan:
         """As `FiniteModel`, with the candidates that matter."""
         if "mask" in given.batch.drawn:
             raise ValueError("action masks are for Discrete actions; a box in bins has none")
+        if self.options.region != "transport":
+            return super().plan(given)
         probability_rfk, allowed_rfk = self.probabilities(given.batch)
         xp = namespace(probability_rfk)
         tried_rf = given.batch.drawn["label"]
@@ -92,16 +98,6 @@ class BinnedSample(BinnedModel):
 
     name = "sample"
     unbiased = False
-
-
-def expected_gain(choices: int) -> PolicyLoss:
-    """Ascent on what the problem maximises, mean_r Σ_a π_θ(a|s_r) A_ra."""
-
-    def loss(policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]) -> Array:
-        probability = jnp.exp(choice_log_probabilities(policy, rows, choices))
-        return -weight @ (probability * rows["gain"]).sum((1, 2))
-
-    return loss
 
 
 def pairs(probability_rfk: Array, rise_rfk: Array, cost_rfk: Array, radius: Array) -> Rows:

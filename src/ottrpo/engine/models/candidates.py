@@ -14,11 +14,10 @@ from ottrpo.engine.arrays import Generator, namespace, on_host, sum_of
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.update import Batch
 
-from .base import GaussianModel, Given, Options, Plan, PolicyLoss
+from .base import BINDING_SHARE, GaussianModel, Given, Options, Plan, PolicyLoss
+from .divergence import candidates_sinkhorn_plan
 
 Array = Any
-# where a radius that binds nowhere is put, as a share of what the best plan would spend
-BINDING_SHARE = 0.5
 
 
 class Rows(NamedTuple):
@@ -100,6 +99,11 @@ class CandidatesModel(GaussianModel):
             None,
             xp.zeros(rows, dtype=int),
         )
+        if self.options.region == "sinkhorn":
+            cost_rk, shrink = problem.cost_rk, self.options.shrink
+            return candidates_sinkhorn_plan(
+                gain_rk, cost_rk, given.radius, candidate_rkd, noise_sjd, state, shrink=shrink
+            )
         return candidates_plan(problem, candidate_rkd, noise_sjd, state, self.options.shrink)
 
 
@@ -159,11 +163,14 @@ class Candidates(CandidatesModel):
 
     name = "candidates"
     advantages = ("network",)
+    regions = ("transport", "sinkhorn")
     samples = True
 
     def __init__(self, options: Options) -> None:
         self.moves_std = options.n_sources > 0
         super().__init__(options)
+        if options.region == "sinkhorn" and options.update == "ascent":
+            raise ValueError("update 'ascent' of points needs region 'transport', got 'sinkhorn'")
 
     def draw(self, rows: int, rng: Generator) -> Draws:
         """Of sources and candidates."""

@@ -22,6 +22,13 @@ from ottrpo.engine.update import Batch, Spent
 
 from .base import Given, Model, Options, Plan, PolicyLoss
 from .candidates import Rows, solve_binding, summary
+from .divergence import (
+    expected_gain,
+    labels_kl_plan,
+    labels_kl_spent,
+    labels_sinkhorn_plan,
+    priced_gain,
+)
 
 Array = Any
 
@@ -30,6 +37,7 @@ class FiniteModel(Model):
     """A model for a policy over labels; a subclass says what each of them gains."""
 
     actions: ClassVar[type[FiniteActions]] = FiniteActions
+    regions = ("transport", "kl", "sinkhorn")
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -39,11 +47,20 @@ class FiniteModel(Model):
         """The paper's ascent, or regression on the optimal policy."""
         if self.options.update == "regression":
             return towards_finite_targets(self.choices)
+        if self.options.region == "kl":
+            # of single samples the price is that of their noise: with it an update would stay short
+            priced = self.options.update == "ascent" or not self.options.shrink
+            return (priced_gain if priced else expected_gain)(self._log_probabilities)
         return regularised_finite_advantage(self.choices)
 
     def spent(self) -> Spent:
-        """The realised discrepancy."""
+        """The realised discrepancy, or the divergence."""
+        if self.options.region == "kl":
+            return labels_kl_spent(self._log_probabilities)
         return finite_spent(self.options.cost, self.choices)
+
+    def _log_probabilities(self, policy: Policy, rows: Batch) -> Array:
+        return choice_log_probabilities(policy, rows, self.choices)
 
     def region_rows(self, batch: Experience) -> dict[str, Any]:
         """The probabilities that acted."""
@@ -52,21 +69,27 @@ class FiniteModel(Model):
         return rows | self.state_rows(batch)
 
     def typical_cost(self, batch: Experience) -> Array:
-        """Mean cost between two independent draws of the policy."""
+        """Mean cost between two draws of the policy; of ``kl``, of becoming certain of one."""
         probability, _ = self.probabilities(batch)
-        cost, xp = self._costs(batch), namespace(probability)
+        xp = namespace(probability)
+        if self.options.region == "kl":
+            log = xp.log(xp.where(probability > 0, probability, 1.0))
+            return -(probability * log).sum() / len(probability)
+        cost = self._costs(batch)
         subscripts = "rfa,rfb,ab->" if cost.ndim == 2 else "rfa,rfb,rab->"
         return xp.einsum(subscripts, probability, probability, cost) / len(probability)
 
     def plan(self, given: Given) -> Plan:
         """Gains of all actions, the dual, and the optimal policy of each state."""
         probability, allowed = self.probabilities(given.batch)
-        gain = self.gain(given, probability)
+        gain, shrink = self.gain(given, probability), self.options.shrink
+        if self.options.region == "kl":
+            return labels_kl_plan(probability, gain, allowed, given.radius, shrink=shrink)
         cost_sab = self._costs(given.batch)
         if cost_sab.ndim == 3:
             cost_sab = cost_sab.repeat(self.options.actions.factors, axis=0)
-        shrink = self.options.shrink
-        return finite_plan(probability, gain, allowed, cost_sab, given.radius, shrink=shrink)
+        plan = labels_sinkhorn_plan if self.options.region == "sinkhorn" else finite_plan
+        return plan(probability, gain, allowed, cost_sab, given.radius, shrink=shrink)
 
     def gain(self, given: Given, probability_rfk: Array) -> Array:
         """What every label of every factor gains [r, f, k]: by default, of the one that was tried.

@@ -7,10 +7,17 @@ import numpy as np
 
 from ottrpo.core.traceable import solve_linear
 from ottrpo.engine.arrays import namespace
+from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
-from ottrpo.engine.update import Batch
+from ottrpo.engine.update import Batch, Spent
 
 from .base import GaussianModel, Given, Options, Plan, PolicyLoss
+from .divergence import (
+    gaussian_kl,
+    gaussian_kl_plan,
+    gaussian_kl_spent,
+    towards_gaussian_in_nats,
+)
 
 Array = Any
 # a slope says nothing of actions beyond two standard deviations: on average, 4 times their cost
@@ -23,6 +30,7 @@ class Linear(GaussianModel):
 
     name = "linear"
     advantages = ("gae", "network", "mixed")
+    regions = ("transport", "kl")
     moves_std = True
 
     def __init__(self, options: Options) -> None:
@@ -51,12 +59,28 @@ class Linear(GaussianModel):
         reach = LINEAR_REACH * self.typical_cost(batch)
         too_large = options.shrink & (reach > 0) & (reach < radius)
         within = namespace(mean).where(too_large, reach, radius)
-        plan = linear_plan(mean, std, gradient, self.metric, within)
+        if options.region == "kl":
+            plan = gaussian_kl_plan(mean, std, gradient, within)
+        else:
+            plan = linear_plan(mean, std, gradient, self.metric, within)
         return plan._replace(inactive=plan.inactive | too_large)
 
     def loss(self) -> PolicyLoss:
         """Regression on the targets."""
+        if self.options.region == "kl":
+            return towards_gaussian_in_nats(learn_std=self.options.learn_std)
         return towards_displaced_gaussian(compact(self.metric), learn_std=self.options.learn_std)
+
+    def spent(self) -> Spent:
+        """The realised discrepancy, or the divergence."""
+        return gaussian_kl_spent() if self.options.region == "kl" else super().spent()
+
+    def typical_cost(self, batch: Experience) -> Array:
+        """Mean cost, or divergence, of moving the mean to the action that was drawn."""
+        if self.options.region == "transport":
+            return super().typical_cost(batch)
+        mean, std, action = batch.recorded("mean", "std", "action")
+        return gaussian_kl((mean, std), (action, std)).mean()
 
 
 def score_gradient(

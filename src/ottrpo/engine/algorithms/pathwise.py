@@ -1,0 +1,236 @@
+"""Agents that follow critics alone: what WPO of Pfau et al. and WPPG share.
+
+They have the critics of `mixed`, with its window of past rollouts and its returns of a few steps,
+and no trust region: after every rollout the critics learn from the window, and then the policy
+takes gradient steps in states of the window along ∇ₐQ, each in its own way. What a step has cost is
+measured as for OT-TRPO, and bounded by nothing.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ottrpo.core import SquaredEuclidean
+from ottrpo.engine.arrays import Generator, like, single
+from ottrpo.engine.critic import Twins, empty_replay, look_ahead, make_fit
+from ottrpo.engine.estimate import Experience, explained_variance
+from ottrpo.engine.models.base import gaussian_spent
+from ottrpo.engine.networks import Networks, Policy
+from ottrpo.engine.schedules import Now
+from ottrpo.engine.spaces import BoxActions
+from ottrpo.engine.state import Learner, TrainState
+from ottrpo.engine.update import (
+    Batch,
+    Spent,
+    make_descend,
+    make_fit_one,
+    minibatches,
+    no_moments_of,
+    start,
+    with_policy,
+)
+
+from .base import Algorithm, Report
+
+Array = Any
+SEEDS = 2**31 - 1
+
+
+class Draws(NamedTuple):
+    """The random numbers of an update.
+
+    Attributes:
+        critic: rows of the critics' minibatches, as uniform numbers.
+        ahead: the actions that their returns are continued by.
+        rows: states in which the policy follows them, as uniform numbers.
+        seeds: of the actions that are drawn in these states.
+        value: minibatches of the rollout for the value function.
+    """
+
+    critic: Array
+    ahead: Array
+    rows: Array
+    seeds: Array
+    value: tuple[Array, Array]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pathwise(Algorithm):
+    """Policy steps along the slope of learned critics.
+
+    Attributes:
+        n_steps: steps of each environment per rollout.
+        rollouts: how many of them are kept.
+        critic_layers: hidden layers of Q(s, a).
+        critic_ratio: gradient steps per step of the environments, of critics and policy alike.
+        steps_ahead: of the returns that the critics learn.
+        n_samples: actions that are drawn in each state.
+    """
+
+    actions: BoxActions
+    n_steps: int
+    rollouts: int
+    critic_ratio: float
+    steps_ahead: int
+    n_samples: int
+    critic_layers: tuple[int, ...] = (128, 128)
+
+    @abstractmethod
+    def policy_loss(
+        self, policy: Policy, rows: Batch, weight: Array, constants: dict[str, Any]
+    ) -> tuple[Array, dict[str, Array]]:
+        """What the policy descends, and the terms of it to report.
+
+        ``rows`` are the states (``flat``), the ``seed`` of each, and what `targets` adds; the
+        constants are the ``critics`` and the policy ``before`` the update.
+        """
+
+    def targets(self, critics: Twins, policy: Policy, rows: Batch) -> Batch:
+        """What is fixed before the policy moves, with rows first; by default nothing is."""
+        return {}
+
+    @cached_property
+    def fit_critics(self) -> Any:
+        """The compiled gradient steps of the critics."""
+        return make_fit()
+
+    @cached_property
+    def fit_policy(self) -> Any:
+        """The compiled gradient steps of the policy."""
+        return make_descend(self.policy_loss, self.max_grad_norm)
+
+    @cached_property
+    def fit_value(self) -> Any:
+        """The compiled gradient steps of the value function."""
+
+        def loss(value: Any, rows: Batch, weight: Array, _: Any) -> Array:
+            return self.vf_coef * (weight @ (value(rows["flat"], ()) - rows["return"]) ** 2)
+
+        return make_fit_one(loss, self.max_grad_norm)
+
+    @cached_property
+    def spent(self) -> Spent:
+        """The squared Wasserstein distance between two policies, on average over the states."""
+        return gaussian_spent(SquaredEuclidean(), np.eye(self.actions.size), std_moves=True)
+
+    def init(self, init_rng: Generator, rng: Generator, environments: int) -> TrainState:
+        """A training state with an empty window."""
+        state = super().init(init_rng, rng, environments)
+        window, features = self.rollouts * self.n_steps, self.architecture.inputs
+        replay = empty_replay(window, environments, features, self.actions.size)
+        return state._replace(replay=replay)
+
+    def learners(self, networks: Networks, rng: Generator) -> dict[str, Learner]:
+        """The networks, an optimiser for each of them, the critics and their followers."""
+        twins = Twins(self.architecture.inputs + self.actions.size, self.critic_layers, rng)
+        return {
+            "agent": Learner(networks, ()),
+            "policy": Learner((), no_moments_of(networks.policy, self.max_grad_norm)),
+            "value": Learner((), no_moments_of(networks.value, self.max_grad_norm)),
+            "critic": start(twins, np.inf),
+            "followers": Learner(twins, ()),
+        }
+
+    def draw(self, rows: int, rng: Generator) -> Any:
+        """For critics, policy and value function."""
+        count = max(1, round(self.critic_ratio * rows)) * self.batch_size
+        return Draws(
+            critic=rng.random((count,)),
+            ahead=rng.standard_normal((count, self.actions.size), dtype=np.float32),
+            rows=rng.random((count,)),
+            seeds=rng.integers(0, SEEDS, (count,), dtype=np.int32),
+            value=minibatches(rows, self.batch_size, self.n_epochs, rng),
+        )
+
+    def improve(
+        self, before: TrainState, state: TrainState, batch: Experience, draws: Any, now: Now
+    ) -> tuple[TrainState, Report]:
+        """Fit the critics to the window and the value function to the rollout; follow."""
+        state, fit = self._learn(state, draws, now)
+        state, value_loss = self._value(state, batch, draws, now)
+        state, terms = self._follow(state, draws, now)
+        told = {key: batch.drawn[key] for key in ("mean", "std")}
+        rows = {"flat": batch.flat, "images": (), **told}
+        policy = state.networks.policy
+        return state, {
+            "ot/spent": like(batch.flat, self.spent(policy, rows)),
+            "train/std": like(batch.flat, policy.gaussian(batch.flat[:1])[1].mean()),
+            "train/discount": now.discount,
+            "train/explained_variance": explained_variance(batch),
+            "train/value_loss": value_loss,
+            **{f"train/{name}": value for name, value in (fit | terms).items()},
+            "train/learning_rate": now.learning_rate,
+        }
+
+    def _learn(self, state: TrainState, draws: Draws, now: Now) -> tuple[TrainState, Report]:
+        """Fit the critics to the window."""
+        replay, normaliser = state.replay, self.estimate.normaliser
+        reward = normaliser.scaled_rewards(state.rewards, replay.reward)
+        ahead = look_ahead(replay, reward, now.discount, self.steps_ahead)
+        at = replay.picked(draws.critic)
+        rows = {
+            "flat": normaliser(state.observations, replay.flat[at]),
+            "next": normaliser(state.observations, replay.flat[ahead.where[at], at[1]]),
+            "action": replay.action[at],
+            "reward": single(ahead.reward[at]),
+            "discount": single(ahead.discount[at]),
+            "noise": draws.ahead,
+            "images": (),
+        }
+        weight = single(ahead.known[at] / self.batch_size).reshape(-1, self.batch_size)
+        carried = (state.learners["critic"], state.learners["followers"].networks)
+        (critic, followers), fit = self.fit_critics(
+            carried, rows, self._in_order(draws.critic), weight, state.networks.policy
+        )
+        state = state.with_learner("critic", critic)
+        return state.with_learner("followers", Learner(followers, ())), fit
+
+    def _value(
+        self, state: TrainState, batch: Experience, draws: Draws, now: Now
+    ) -> tuple[TrainState, Array]:
+        """Fit V to the rollout: the policy has no use for it, callbacks and reports have."""
+        agent, optimiser = state.networks, state.learners["value"]
+        rows = {"flat": batch.flat, "images": (), "return": single(batch.target)}
+        value, fit = self.fit_value(
+            Learner(agent.value, optimiser.moments), rows, *draws.value, now.learning_rate
+        )
+        agent = eqx.tree_at(lambda n: n.value, agent, value.networks)
+        state = state.with_learner("agent", Learner(agent, ()))
+        return state.with_learner("value", Learner((), value.moments)), fit["loss"]
+
+    def _follow(self, state: TrainState, draws: Draws, now: Now) -> tuple[TrainState, Report]:
+        """The policy's gradient steps in states of the window."""
+        replay, policy = state.replay, state.networks.policy
+        flat = self.estimate.normaliser(state.observations, replay.flat[replay.picked(draws.rows)])
+        critics = state.learners["critic"].networks
+        rows = {"flat": flat, "seed": draws.seeds, "images": ()}
+        rows |= self.targets(critics, policy, rows)
+        order = self._in_order(draws.rows)
+        weight = np.full(order.shape, 1.0 / self.batch_size, np.float32)
+        constants = {"critics": critics, "before": policy}
+        one = Learner(policy, state.learners["policy"].moments)
+        moved, terms = self.fit_policy(one, rows, order, weight, now.learning_rate, constants)
+        state = with_policy(state, moved.networks)
+        return state.with_learner("policy", Learner((), moved.moments)), terms
+
+    def _in_order(self, drawn: Array) -> Array:
+        """Minibatches of rows that were drawn anyway."""
+        return np.arange(len(drawn), dtype=np.int32).reshape(-1, self.batch_size)
+
+
+def normals(seed_r: Array, samples: int, size: int) -> Array:
+    """Standard normal numbers [r, samples, size], from a seed for each row."""
+    return jax.vmap(lambda seed: jax.random.normal(jax.random.key(seed), (samples, size)))(seed_r)
+
+
+def action_slopes(critics: Any, flat_rf: Array, action_rkd: Array) -> Array:
+    """∇ₐQ(s_r, a_rk), of the mean of the critics."""
+    flat_rkf = jnp.broadcast_to(flat_rf[:, None], (*action_rkd.shape[:2], flat_rf.shape[-1]))
+    value, pull = jax.vjp(lambda action: critics(flat_rkf, action), action_rkd)
+    return pull(jnp.full_like(value, 1.0 / len(value)))[0]
