@@ -5,6 +5,8 @@ may flow. Prices u_a + v_b = c_ab on the tree say what any other cell would save
 closes a cycle, along which mass is moved until a cell of the tree runs dry.
 """
 
+from itertools import pairwise
+
 import numpy as np
 
 from .checks import Floats
@@ -81,9 +83,8 @@ def _prices(flow: dict[Cell, float], cost_ab: Floats) -> tuple[Floats, Floats, l
 def _pivot(flow: dict[Cell, float], entering: Cell, parent: list[int], rows: int) -> float:
     """Move as much as the cycle through the entering cell lets; says how much that is."""
     path = _path(entering[0], rows + entering[1], parent)
-    cells = [
-        (min(pair), max(pair) - rows) for pair in zip(path, path[1:], strict=False)
-    ]  # from the entering row to its column: they lose and gain in turns
+    # from the entering row to its column: they lose and gain in turns
+    cells = [(min(pair), max(pair) - rows) for pair in pairwise(path)]
     losing = cells[0::2]
     moved = min(flow[cell] for cell in losing)
     leaving = min(cell for cell in losing if flow[cell] == moved)

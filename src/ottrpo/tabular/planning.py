@@ -174,12 +174,12 @@ def _solve(matrix: Transitions, right_s: Floats, discount: float) -> Floats:
     if n <= DENSE_AT_MOST:
         place_o = matrix.from_o * n + matrix.to_o
         dense = np.bincount(place_o, matrix.chance_o, minlength=n * n).reshape(n, n)
-        solution: Floats = np.linalg.solve(np.eye(n) - discount * dense, right_s)
-        return solution
+        value_s: Floats = np.linalg.solve(np.eye(n) - discount * dense, right_s)
+        return value_s
     from scipy import sparse
     from scipy.sparse import linalg
 
     places = (matrix.chance_o, (matrix.from_o, matrix.to_o))
-    identity = sparse.eye_array(n, format="csc")
-    solution = linalg.spsolve(identity - discount * sparse.csc_array(places, shape=(n, n)), right_s)
-    return solution
+    left = sparse.eye_array(n, format="csc") - discount * sparse.csc_array(places, shape=(n, n))
+    sparse_s: Floats = linalg.spsolve(left, right_s)
+    return sparse_s
