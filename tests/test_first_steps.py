@@ -37,8 +37,12 @@ def python(folder, *arguments):
     )
 
 
+# as the installed command does it: `python -m` would find the modules of the folder by itself
+COMMAND = ("-P", "-c", "import sys; from ottrpo.cli import main; sys.exit(main())")
+
+
 def ottrpo(folder, *arguments):
-    process = python(folder, "-m", "ottrpo.cli", *arguments)
+    process = python(folder, *COMMAND, *arguments)
     told, complaint = process.communicate()
     assert process.returncode == 0, complaint
     return told
@@ -72,8 +76,7 @@ def test_hopper_is_trained_interrupted_resumed_watched_and_deployed(folder):
     (_, *options), *_ = commands("train", "Hopper-v5 --seed")
     training = python(
         folder,
-        "-m",
-        "ottrpo.cli",
+        *COMMAND,
         "train",
         "Hopper-v5",
         *options,
