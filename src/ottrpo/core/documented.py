@@ -5,6 +5,7 @@ from inspect import cleandoc
 
 _ENTRY = re.compile(r"    (\w+): (.+)")
 _FIELD = re.compile(r":param (\w+): (.+)")  # how Stable-Baselines3 writes it
+_ELSEWHERE = re.compile(r"\s*See :ref:`[^`]*`")  # a link into another library's pages
 _SECTIONS = ("Attributes:", "Args:")
 
 
@@ -33,4 +34,4 @@ def documentation(described: type) -> dict[str, str]:
                 deeper = " " * (8 if section else 4)
             elif name and line.startswith(deeper):
                 told[name] += f" {line.strip()}"
-    return told
+    return {name: _ELSEWHERE.sub("", text) for name, text in told.items()}
