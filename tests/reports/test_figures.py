@@ -77,6 +77,16 @@ def test_everything_stands_inside_its_panel():
         assert 0 <= float(text.get("y")) <= height
 
 
+def test_a_legend_does_not_lie_on_lines_where_there_is_room():
+    # a curve along the lower edge, a printed score along the upper one
+    flat = Curve("flat", "ottrpo", np.array([0, 1000]), np.full((3, 2), 10.0))
+    panel = Panel(title="a", curves=(flat,), paper=Published(3000.0, 1.0))
+    picture = ElementTree.fromstring(panel_svg(panel))
+    (label,) = [text for text in picture.iter(SVG + "text") if text.text == "flat"]
+    (line,) = lines_of(picture)
+    assert TOP + 20 < float(label.get("y")) < line[:, 1].min() - 20
+
+
 def test_labels_are_text_whatever_they_say():
     curve = Curve('<script>"&\x07', "a", np.array([1, 2]), np.ones((3, 2)))
     picture = ElementTree.fromstring(panel_svg(Panel(title="$5 < 6 $", curves=(curve,))))

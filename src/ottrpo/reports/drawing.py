@@ -177,27 +177,27 @@ class _Drawing:
         return parts
 
     def _corner(self, labels: Sequence[str]) -> tuple[float, float]:
-        """Where a legend hides least: the corner of the panel that has the fewest points."""
+        """Where a legend hides least: in a corner of the panel, or else between them."""
         wide = SAMPLE + 4 + SMALL * LETTER * max(map(len, labels), default=0)
         tall = ROW * len(labels)
-        points = [
-            (self.x(float(x)), self.y(float(y)))
-            for curve in self.curves
-            for x, y in zip(curve.x_t, curve.y_bt[0], strict=True)
-        ]
-        points += [(LEFT + wide * k, self.y(level)) for level, _ in self._levels() for k in (0, 1)]
-        points += [(RIGHT - 4, self.y(level)) for level, _ in self._levels()]
-        corners = [
-            (left, top) for left in (RIGHT - wide - 4, LEFT + 6) for top in (BOTTOM - tall, TOP + 6)
-        ]
+        lefts = (RIGHT - wide - 4, LEFT + 6, (LEFT + RIGHT - wide) / 2)
+        lowest, highest = BOTTOM - tall, TOP + 6
+        tops = (lowest, highest, *np.linspace(highest, lowest, 7)[1:-1])
+        x_k = np.linspace(LEFT, RIGHT, 4 * POINTS)
+        lines = [np.full(x_k.size, self.y(level)) for level, _ in self._levels()]
+        for curve in self.curves:
+            place_t = [self.x(float(x)) for x in curve.x_t]
+            height_t = [self.y(float(y)) for y in curve.y_bt[0]]
+            lines.append(np.interp(x_k, place_t, height_t, left=np.nan, right=np.nan))
 
         def hidden(corner: tuple[float, float]) -> int:
             left, top = corner
+            beside = (left - 4 <= x_k) & (x_k <= left + wide + 4)
             return sum(
-                left - 4 <= x <= left + wide + 4 and top - 8 <= y <= top + tall for x, y in points
+                int((beside & (y_k >= top - 8) & (y_k <= top + tall)).sum()) for y_k in lines
             )
 
-        return min(corners, key=hidden)
+        return min(((left, float(top)) for top in tops for left in lefts), key=hidden)
 
 
 def _below(panel: Panel) -> bool:
