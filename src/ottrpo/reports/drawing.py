@@ -253,8 +253,12 @@ def _series(colour: str) -> str:
 
 
 def _marker(kind: int, x: float, y: float, colour: str) -> str:
-    shapes = ("m-2.6 0a2.6 2.6 0 1 0 5.2 0a2.6 2.6 0 1 0-5.2 0z", "m-2.3-2.3h4.6v4.6h-4.6z")
-    shapes += ("m0-3l3 3l-3 3l-3-3z", "m0-3l3 5h-6z")
+    shapes = (
+        "m-2.6 0a2.6 2.6 0 1 0 5.2 0a2.6 2.6 0 1 0-5.2 0z",
+        "m-2.3-2.3h4.6v4.6h-4.6z",
+        "m0-3l3 3l-3 3l-3-3z",
+        "m0-3l3 5h-6z",
+    )
     return f'<path d="M{_n(x)} {_n(y)}{shapes[kind % 4]}" fill="{colour}"/>'
 
 

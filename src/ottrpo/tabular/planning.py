@@ -174,8 +174,8 @@ def _solve(matrix: Transitions, right_s: Floats, discount: float) -> Floats:
     if n <= DENSE_AT_MOST:
         place_o = matrix.from_o * n + matrix.to_o
         dense = np.bincount(place_o, matrix.chance_o, minlength=n * n).reshape(n, n)
-        value_s: Floats = np.linalg.solve(np.eye(n) - discount * dense, right_s)
-        return value_s
+        left_ss = (np.eye(n) - discount * dense).astype(np.float64)
+        return np.linalg.solve(left_ss, right_s).astype(np.float64)
     from scipy import sparse
     from scipy.sparse import linalg
 
