@@ -50,6 +50,8 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
 }
 
+highlight_language = "text"  # a block that does not say what it is shows commands
+
 html_theme = "furo"
 html_title = "ottrpo"
 html_static_path = ["style"]

@@ -188,7 +188,7 @@ def regions() -> Figure:
             xy[:, 0], xy[:, 1], distance, levels=levels, colors="#1b4f72", linewidths=0.7
         )
         corners = _on_the_triangle(np.eye(3)[[0, 1, 2, 0]])
-        axes.plot(corners[:, 0], corners[:, 1], color="black", lw=0.8)
+        axes.plot(corners[:, 0], corners[:, 1], color="black", lw=0.8, clip_on=False)
         axes.plot(*_on_the_triangle(old), "o", color=RED, ms=4)
         for k, name in enumerate("012"):
             axes.annotate(

@@ -39,9 +39,10 @@ def test_every_extra_that_is_named_exists():
     assert set(EXTRA_OF.values()) <= set(PROJECT["optional-dependencies"])
 
 
-def test_the_core_asks_for_neither_jax_nor_torch():
+def test_the_core_asks_for_nothing_that_is_large_but_numba():
     names = [requirement.partition(">")[0] for requirement in PROJECT["dependencies"]]
-    assert not {"jax", "torch", "stable-baselines3", "mujoco"} & set(names)
+    heavy = {"jax", "torch", "stable-baselines3", "mujoco", "scipy", "matplotlib"}
+    assert not heavy & set(names)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,7 @@ def test_the_core_asks_for_neither_jax_nor_torch():
     [
         ["train", "CliffWalking-v1", "--steps", "2000", "--out", "run"],
         ["report", "tabular-default"],
+        ["report", "tabular-default", "--html", "report.html"],
         ["compare", "ottrpo", "ppo"],
         ["list"],
     ],
@@ -74,6 +76,10 @@ def test_the_doctor_finds_the_core_alone_healthy(tmp_path):
             ["train", "Taxi-v4", "--agent", "ppo"],
             "sb3_contrib is not installed: pip install 'ottrpo[sb3]'",
         ),
+        (
+            ["plot", "ottrpo", "ppo/tuned", "-o", "figure.pdf"],
+            "matplotlib is not installed: pip install 'ottrpo[plot]'",
+        ),
         (["list", "--agent", "ottrpo"], "jax is not installed: pip install 'ottrpo[deep]'"),
     ],
 )
@@ -82,6 +88,13 @@ def test_what_is_missing_is_named_with_its_extra_in_one_line(arguments, told, tm
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert told in done.stderr
+
+
+def test_a_setting_that_needs_more_than_the_core_says_so(tmp_path):
+    setting = ["--agent", "wpo", "--set", "multiplier=scalar", "--out", "run"]
+    done = core_command(tmp_path, "train", "CliffWalking-v1", *setting)
+    assert done.returncode == 2
+    assert done.stderr == "ottrpo: scipy is not installed: pip install 'ottrpo[scipy]'\n"
 
 
 @pytest.mark.parametrize("program", ["from ottrpo import OTTRPO", "from ottrpo.envs import Task"])

@@ -1,70 +1,149 @@
-"""Someone who has the first steps only gets where they lead: every step of the page, shortened."""
+"""Someone who has the first steps only gets where they lead: every step of the page, shortened.
+
+Install, train, watch, an environment and a cost of one's own, save, load, resume, tune, export, ten
+seeds, compare two settings, a figure as PDF. `test_package` does the installing.
+"""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 PAGE = (Path(__file__).parent.parent / "docs" / "first_steps.md").read_text()
+FILES = {
+    re.match(r"# (\S+)", text)[1]: text
+    for text in re.findall(r"```\w+\n(# \S+\n.*?)```", PAGE, re.S)
+}
 pytestmark = pytest.mark.slow
 
-OWN_ENVIRONMENT = """
-import gymnasium
+
+def python(folder, *arguments):
+    # films are drawn without a screen
+    environment = {"MUJOCO_GL": "egl"} | dict(os.environ)
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
-class Corridor(gymnasium.Env):
-    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
-    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.at = self.np_random.uniform(-1, 1, 1).astype("float32")
-        return self.at, {}
-
-    def step(self, action):
-        self.at = (self.at + 0.2 * action).clip(-1, 1).astype("float32")
-        return self.at, -float(abs(self.at[0])), False, False, {}
-
-
-gymnasium.register("Corridor-v0", Corridor, max_episode_steps=32)
-"""
+# as the installed command does it: `python -m` would find the modules of the folder by itself
+COMMAND = ("-P", "-c", "import sys; from ottrpo.cli import main; sys.exit(main())")
 
 
 def ottrpo(folder, *arguments):
-    command = [sys.executable, "-m", "ottrpo.cli", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    process = python(folder, *COMMAND, *arguments)
+    told, complaint = process.communicate()
+    assert process.returncode == 0, complaint
+    return told
 
 
-def commands(verb):
+def commands(verb, about=""):
     """What the page says after ``ottrpo VERB``, without what it is for."""
-    return [
-        re.split(r"\s{3,}", line)[0].split()
-        for line in re.findall(rf"^ottrpo {verb} (.*)$", PAGE, re.M)
-    ]
+    lines = re.findall(rf"^ottrpo {verb} (.*)$", PAGE, re.M)
+    return [re.split(r"\s{3,}", line)[0].split() for line in lines if about in line]
 
 
-def test_the_page_s_steps_lead_where_they_say(tmp_path):
-    told = ottrpo(tmp_path, "train", *commands("train")[0], "--out", "cliff")
+@pytest.fixture
+def folder(tmp_path):
+    """An empty one, but for the files that the page shows."""
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_the_page_shows_every_file_that_it_names():
+    assert set(FILES) == {"corridor.py", "sides.py", "regions.toml"}
+
+
+def test_a_table_is_trained(folder):
+    told = ottrpo(folder, "train", *commands("train", "Cliff")[0], "--out", "cliff")
     assert "score -13.00" in told
-    assert json.loads(ottrpo(tmp_path, "evaluate", "cliff", "--json"))["mean"] == -13.0
-    (tmp_path / "my_module.py").write_text(OWN_ENVIRONMENT)
-    ottrpo(tmp_path, "train", "my_module:Corridor-v0", "--steps", "4096", "--out", "own")
-    assert (tmp_path / "own" / "agent.zip").exists()
+    assert json.loads(ottrpo(folder, "evaluate", "cliff", "--json"))["mean"] == -13.0
 
 
-def test_two_settings_become_a_figure(tmp_path):
-    (study,) = re.findall(r"```toml\n(.*?)```", PAGE, re.S)
-    (tmp_path / "regions.toml").write_text(study)
+def test_hopper_is_trained_interrupted_resumed_watched_and_deployed(folder):
+    (_, *options), *_ = commands("train", "Hopper-v5 --seed")
+    training = python(
+        folder,
+        *COMMAND,
+        "train",
+        "Hopper-v5",
+        *options,
+        "--steps",
+        "12288",
+        "--out",
+        "hopper",
+    )
+    metrics = folder / "hopper" / "metrics.jsonl"
+    while training.poll() is None and not (metrics.exists() and metrics.stat().st_size):
+        time.sleep(0.05)
+    training.send_signal(signal.SIGINT)
+    told, complaint = training.communicate()
+    assert training.returncode == 0, complaint
+    assert "ottrpo resume hopper" in told
+    assert not (folder / "hopper" / "agent.zip").exists()  # else it was over before
+    assert "learning curve:" in ottrpo(folder, "resume", "hopper")
+
+    (evaluate,) = commands("evaluate", "hopper")
+    evaluate[evaluate.index("100")] = "2"
+    assert json.loads(ottrpo(folder, "evaluate", *evaluate, "--json"))["episodes"] == 2
+    (watch,) = commands("watch")
+    ottrpo(folder, "watch", *watch, "--steps", "20")
+    assert (folder / "hopper.gif").read_bytes().startswith(b"GIF8")
+    (export,) = commands("export")
+    told = ottrpo(folder, "export", *export)
+    assert float(re.search(r"differs from predict by at most (\S+)", told)[1]) < 1e-3
+
+    import onnxruntime
+
+    from ottrpo import OTTRPO
+
+    agent = OTTRPO.load(folder / "hopper" / "agent.zip")
+    seen = np.random.default_rng(0).normal(size=(1000, 11))
+    (action,) = onnxruntime.InferenceSession(folder / export[1]).run(None, {"observation": seen})
+    assert action == pytest.approx(agent.predict(seen, deterministic=True)[0], abs=1e-4)
+
+
+def test_an_environment_and_a_cost_of_one_s_own(folder):
+    (train,) = commands("train", "--out corridor-run")
+    ottrpo(folder, "train", *train)
+    (evaluate,) = commands("evaluate", "corridor-run")
+    learnt = json.loads(ottrpo(folder, "evaluate", *evaluate, "--json"))["mean"]
+    assert learnt > -5  # who stands still has about -16, the best about -1.5
+    process = python(folder, "sides.py")
+    told, complaint = process.communicate()
+    assert (process.returncode, told) == (0, "[-13.]\n"), complaint
+
+
+def test_settings_are_searched_for_and_used(folder):
+    (tune,) = commands("tune")
+    shorter = {"20": "2", "2e4": "2048"}
+    tune = [shorter.get(word, word) for word in tune]
+    ottrpo(folder, "tune", *tune)
+    assert "2 done before" in ottrpo(folder, "tune", *tune)
+    (train,) = commands("train", "--config corridor.toml")
+    train = [shorter.get(word, word) for word in train]
+    ottrpo(folder, "train", *train, "--out", "tuned")
+    assert json.loads((folder / "tuned" / "manifest.json").read_text())["config"] == "corridor"
+
+
+def test_two_settings_become_a_figure(folder):
     ((name, *options),) = commands("reproduce")
     assert name == "regions.toml"
-    ottrpo(tmp_path, "reproduce", name, *options, "--seeds", "2", "--steps", "4096")
+    ottrpo(folder, "reproduce", name, *options, "--seeds", "2", "--steps", "4096")
     for verb in ("compare", "plot", "report"):
         (arguments,) = commands(verb)
-        assert ottrpo(tmp_path, verb, *arguments)
-    assert (tmp_path / "radius.pdf").read_bytes().startswith(b"%PDF")
-    assert (tmp_path / "report.html").stat().st_size > 10_000
+        assert ottrpo(folder, verb, *arguments)
+    assert (folder / "radius.pdf").read_bytes().startswith(b"%PDF")
+    assert (folder / "report.html").stat().st_size > 10_000

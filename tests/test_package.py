@@ -80,7 +80,8 @@ def wheel(tmp_path_factory):
 
 
 def run(folder, *command, fails=False):
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=clean)
     assert bool(done.returncode) == fails, done.stderr
     return done.stdout + done.stderr
 
@@ -95,6 +96,12 @@ def install(wheel, extras=""):
     pip = [str(binaries / "python"), "-m", "pip", "install", "--quiet", "-c", str(pins)]
     run(wheel.parent, *pip, f"{wheel}{extras}")
     return str(binaries / "ottrpo")
+
+
+def disk_use(folder):
+    """Bytes of an environment, pip and all that is compiled included."""
+    found = run(folder, "du", "--summarize", "--block-size=1", str(folder))
+    return int(found.split()[0])
 
 
 @pytest.mark.slow
@@ -113,6 +120,7 @@ def test_the_wheel_alone_trains_reports_and_says_what_it_lacks(wheel, tmp_path):
     assert "Hopper-v5" in run(tmp_path, ottrpo_command, "report", "control")
     run(tmp_path, ottrpo_command, "report", "--html", "report.html")
     assert (tmp_path / "report.html").stat().st_size > 1e6
+    assert disk_use(Path(ottrpo_command).parent.parent) < 400e6
     told = run(tmp_path, ottrpo_command, "train", "Hopper-v5", fails=True)
     assert "pip install 'ottrpo[deep]'" in told
 

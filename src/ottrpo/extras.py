@@ -12,6 +12,8 @@ EXTRA_OF = {
     "torch": "deep",
     "mujoco": "deep",
     "sb3_contrib": "sb3",
+    "scipy": "scipy",
+    "matplotlib": "plot",
     "pygame": "video",
     "imageio": "video",
     "imageio_ffmpeg": "video",

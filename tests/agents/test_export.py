@@ -4,11 +4,13 @@ import gymnasium as gym
 import numpy as np
 import onnxruntime
 import pytest
+import stable_baselines3
+import torch
 from gymnasium import spaces
 
 from ottrpo import BGPG, OTTRPO, TabularOTTRPO
 from ottrpo.agents import export
-from ottrpo.agents.sb3 import PPO
+from ottrpo.agents.sb3 import A2C, PPO, TRPO
 from ottrpo.cli import main
 
 VECTOR = spaces.Box(-np.inf, np.inf, (3,), np.float64)
@@ -103,11 +105,65 @@ def test_nothing_is_written_that_does_otherwise(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+FROM_0 = {  # as SB3's networks count labels
+    "discrete": ("MlpPolicy", spaces.Box(-1, 1, (2, 2)), spaces.Discrete(4)),
+    "labels": ("MlpPolicy", spaces.Discrete(5), spaces.Box(-1, 1, (1,))),
+}
+
+
+def imported(kind, name, **settings):
+    policy, observed, done = FROM_0.get(name) or CASES[name]
+    env = gym.make("Somewhere-v0", observed=observed, done=done)
+    agent = kind(policy, env, n_steps=64, seed=1, **settings).learn(128)
+    head = agent.get_parameters()["policy.action_net.weight"]
+    agent.set_parameters({"policy.action_net.weight": 40 * head}, exact_match=False)
+    if name == "image":  # one noise looks much like another: without a bias one label wins always
+        _centre(agent.policy, np.stack([observed.sample() for _ in range(32)]))
+    return agent
+
+
+def _centre(policy, seen):
+    with torch.no_grad():
+        features = policy.extract_features(policy.obs_to_tensor(seen)[0])
+        logits = policy.action_net(policy.mlp_extractor.forward_actor(features))
+        policy.action_net.bias -= logits.mean(dim=0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_imported_agents_too(name):
+    agent = imported(PPO, name)
+    content = export.to_onnx(agent).SerializeToString()
+    assert export.largest_difference(agent, content, rows=1000, seed=3) < 1e-5
+    drawn = export._raw_space(agent)
+    drawn.seed(3)
+    seen = [drawn.sample() for _ in range(100)]
+    told = {str(agent.predict(x, deterministic=True)[0]) for x in seen}
+    assert len(told) > 1  # it is no comparison of constants
+
+
+@pytest.mark.parametrize("kind", [PPO, TRPO, A2C])
+def test_what_normalises_an_imported_agent_is_inside(kind):
+    agent = imported(kind, "box", normalize_obs=True, normalize_reward=True)
+    content = export.to_onnx(agent).SerializeToString()
+    assert export.largest_difference(agent, content) < 1e-5
+    agent._statistics["observations"].mean += 1.0
+    assert export.largest_difference(agent, content) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["elu", "leakyrelu", "gelu", "silu", "sigmoid"])
+def test_their_activations_with_noise_that_depends_on_the_state(name):
+    settings = {"policy_kwargs": {"activation_fn": name, "net_arch": [8]}, "use_sde": True}
+    agent = imported(PPO, "wide box", **settings)
+    assert export.largest_difference(agent, export.to_onnx(agent).SerializeToString()) < 1e-5
+
+
 def test_who_can_not_be_exported_is_told_in_one_line(tmp_path, capsys):
-    PPO("MlpPolicy", "Pendulum-v1", seed=0).save(tmp_path / "ppo")
-    assert main(["export", str(tmp_path / "ppo.zip"), str(tmp_path / "ppo.onnx")]) == 2
-    complaint = capsys.readouterr().err
-    assert "PPO is an agent of Stable-Baselines3, which exports it by torch.onnx" in complaint
-    assert complaint.count("\n") == 1
-    assert main(["export", str(tmp_path / "ppo.zip"), "policy.pt"]) == 2
+    agent = PPO("MlpPolicy", "Pendulum-v1", seed=0)
+    assert main(["export", "ppo.zip", "policy.pt"]) == 2
     assert "policy.pt must end in .onnx" in capsys.readouterr().err
+    agent.policy.mlp_extractor.policy_net.append(torch.nn.Softsign())
+    with pytest.raises(ValueError, match="a network with a Softsign can't be exported"):
+        export.to_onnx(agent)
+    theirs = stable_baselines3.PPO("MlpPolicy", "Pendulum-v1")
+    with pytest.raises(ValueError, match=r"stable_baselines3\.ppo\.ppo\.PPO is no agent of this"):
+        export.to_onnx(theirs)

@@ -25,7 +25,7 @@ def test_training_writes_a_run_and_prints_the_score(counting, tmp_path, capsys):
         "manifest.json",
         "metrics.jsonl",
         "evaluations.jsonl",
-        "learning_curve.png",
+        "learning_curve.svg",
         "agent.json",
     }
 

@@ -19,6 +19,7 @@ from ottrpo.core import (
     total_variation,
     update_policy,
 )
+from ottrpo.core.simplex import optimal_plan
 
 
 @settings(max_examples=150, deadline=None)
@@ -31,6 +32,22 @@ def test_linear_program_agrees_with_pot(seed, n):
     assert discrepancy(mu, mu, cost) == pytest.approx(0.0, abs=1e-12)
     binary = 1.0 - np.eye(n)
     assert discrepancy(mu, nu, binary) == pytest.approx(total_variation(mu, nu), abs=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 7), st.integers(2, 7))
+def test_plans_are_optimal_where_many_are_equally_good(seed, n, m):
+    # whole numbers: ties and degenerate plans everywhere, among which a simplex might go in circles
+    rng = np.random.default_rng(seed)
+    mu, nu = (rng.integers(1, 4, size).astype(float) for size in (n, m))
+    mu *= nu.sum() / mu.sum()
+    cost = rng.integers(0, 3, (n, m)).astype(float)
+    plan = optimal_plan(mu, nu, cost)
+    assert plan.min() >= 0
+    assert plan.sum(axis=1) == pytest.approx(mu)
+    assert plan.sum(axis=0) == pytest.approx(nu)
+    wanted = nu.sum() * ot.emd2(mu / mu.sum(), nu / nu.sum(), cost)
+    assert (plan * cost).sum() == pytest.approx(wanted, abs=1e-12)
 
 
 def test_common_mass_moves_where_that_is_cheaper():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ottrpo.reports import statistics
 from ottrpo.reports.statistics import (
     bootstrap_interval,
     difference_interval,
@@ -95,6 +96,13 @@ def test_a_profile_by_hand():
     assert (low <= share).all()
     assert (share <= high).all()
     assert high[2] == 0.5
+
+
+@pytest.mark.parametrize("freedom", [1, 1.5, 2, 4.7, 9, 29.3, 100, 1000])
+def test_student_s_quantiles_are_those_of_scipy(freedom):
+    for level in (0.5, 0.9, 0.95, 0.99):
+        wanted = stats.t.ppf(0.5 + level / 2, freedom)
+        assert statistics._student(freedom, level) == pytest.approx(wanted, rel=1e-10)
 
 
 def test_intervals_of_means_against_scipy():

@@ -109,6 +109,12 @@ def test_runs_that_did_the_same_are_identical_and_not_undecided(tmp_path):
     claim = Claim(text="better", above={}, below={})
     assert judge_claim(claim, found, replace(found, label="other")).word == "identical"
     assert judge_claim(claim, found, _shifted(found, 1e-3 * np.ones((5, 1)))).word != "identical"
+    early = np.zeros_like(next(iter(found.curves.values())).return_nt)
+    early[:, 0] = 7.0
+    other = _shifted(found, early)  # another way to the same end
+    verdict = judge_claim(claim, found, other)
+    assert (verdict.word, verdict.why) == ("identical", "in every seed")
+    assert judge_claim(replace(claim, statistic="early"), found, other).word == "contradicted"
 
 
 @pytest.mark.parametrize(

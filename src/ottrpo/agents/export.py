@@ -1,11 +1,11 @@
 """A trained policy as one ONNX file: raw observations in, the deterministic action out.
 
 Whatever the agent does between the two stands in the graph: codes of labels, the normaliser, image
-encoders, the network, the box of actions. It is written node by node from the agent's arrays:
-nothing is traced, and neither JAX nor torch is needed to run it.
+encoders, the network, the box of actions. It is written node by node from the agent's arrays (those
+of imported agents: `export_torch`): nothing is traced, neither JAX nor torch is needed to run it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from onnx import checker, helper, numpy_helper
 
 from ottrpo.core.checks import require
 from ottrpo.engine.networks import Body, ImageEncoder, Linear
-from ottrpo.engine.spaces import FORBIDDEN, BoxActions, ObservationLayout
+from ottrpo.engine.spaces import FORBIDDEN, BoxActions
 from ottrpo.persistence.bundle import write_atomically
 from ottrpo.tabular.base import TabularAgent
 
@@ -86,25 +86,31 @@ def to_onnx(agent: Any) -> Any:
     """The deterministic policy of ``agent`` as a model of the package ``onnx``.
 
     Raises:
-        ValueError: if it is an agent whose policy is not ours.
+        ValueError: if it is no agent of this library, or has a network that is not known.
     """
     if isinstance(agent, TabularAgent):
         return _table(agent)
-    require(
-        isinstance(agent, DeepAgent),
-        f"{type(agent).__name__} is an agent of Stable-Baselines3, which exports it by torch.onnx; "
-        "here OTTRPO, BGPG, WNPG, ClippedPPO, TabularOTTRPO and WPO are exported",
-    )
+    about = f"the deterministic policy of {type(agent).__name__}"
+    if not isinstance(agent, DeepAgent):
+        require(
+            type(agent).__module__ == "ottrpo.agents.sb3",
+            f"{type(agent).__module__}.{type(agent).__name__} is no agent of this library, and "
+            "exported by its own, with torch.onnx",
+        )
+        from .export_torch import torch_actions
+
+        graph = Graph()
+        leaves = dict(_leaves(graph, agent.observation_space, _raw_space(agent)))
+        return graph.finish(*torch_actions(graph, agent, leaves), about)
     require(
         agent._vec_normalize_env is None,
         "the agent is normalised by a VecNormalize of its environments; train with normalize_obs",
     )
     graph = Graph()
-    flat, images = _observations(graph, agent.layout, _raw_space(agent))
+    flat, images = _observations(graph, agent, _raw_space(agent))
     flat = _normalised(graph, agent, flat)
     policy = agent.train_state.networks.policy
     output = _linear(graph, policy.head, _latent(graph, policy.body, flat, images))
-    about = f"the deterministic policy of {type(agent).__name__}"
     actions, space = agent.actions, agent.action_space
     if isinstance(actions, BoxActions):
         return graph.finish(_boxed(graph, actions, output), space.dtype, space.shape, about)
@@ -156,10 +162,10 @@ def largest_difference(agent: Any, content: bytes, rows: int = CHECKED, seed: in
     got = model.run(None, dict(seen) if _is_dict(space) else {ALONE: seen})[0]
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return np.inf
-    if got.dtype.kind == "i":
+    space = getattr(agent, "action_space", None)  # tables have none, and labels for actions
+    if not isinstance(space, spaces.Box):
         return float((got != wanted).reshape(rows, -1).any(axis=1).mean())
-    width = agent.action_space.high - agent.action_space.low
-    return float(np.abs((got - wanted) / width).max())
+    return float(np.abs((got - wanted) / (space.high - space.low)).max())
 
 
 def _table(agent: TabularAgent) -> Any:
@@ -189,14 +195,12 @@ def _is_dict(space: Any) -> bool:
     return isinstance(space, spaces.Dict)
 
 
-def _observations(graph: Graph, layout: ObservationLayout, raw: Any) -> tuple[str, list[str]]:
+def _observations(graph: Graph, agent: DeepAgent, raw: Any) -> tuple[str, list[str]]:
     """Flat features in float64, the type they are normalised in, and images."""
     flat, images = [], []
-    for part in layout.parts:
-        given = raw if part.key is None else raw[part.key]
-        leaf = graph.take(ALONE if part.key is None else part.key, given)
-        if given.shape != part.space.shape:  # channels come last, and go first
-            leaf = graph.add("Transpose", leaf, perm=[0, 3, 1, 2])
+    leaves = dict(_leaves(graph, agent.observation_space, raw))
+    for part in agent.layout.parts:
+        leaf = leaves[part.key]
         if part.image:
             images.append(leaf)
         else:
@@ -206,23 +210,37 @@ def _observations(graph: Graph, layout: ObservationLayout, raw: Any) -> tuple[st
     return (flat[0] if len(flat) == 1 else graph.add("Concat", *flat, axis=1)), images
 
 
+def _leaves(graph: Graph, seen: Any, raw: Any) -> Iterator[tuple[str | None, str]]:
+    """An input for every part of an observation, by its key, as the agent sees it."""
+    for key in seen if _is_dict(seen) else [None]:
+        given, wanted = (space if key is None else space[key] for space in (raw, seen))
+        leaf = graph.take(ALONE if key is None else key, given)
+        if given.shape != wanted.shape:  # channels come last, and go first
+            leaf = graph.add("Transpose", leaf, perm=[0, 3, 1, 2])
+        yield key, leaf
+
+
+def one_hot(graph: Graph, leaf: str, space: Any) -> str:
+    """The codes of labels, one after the other."""
+    counts = [space.n] if isinstance(space, spaces.Discrete) else space.nvec.reshape(-1)
+    start = np.reshape(space.start, (1, -1))
+    labels = graph.add("Reshape", graph.cast(leaf, np.int64), np.array([-1, len(counts)]))
+    labels = graph.add("Sub", labels, start.astype(np.int64))
+    codes = [
+        graph.add(
+            "OneHot",
+            graph.add("Gather", labels, np.int64(i), axis=1),
+            np.int64(count),
+            np.array([0.0, 1.0], np.float32),
+        )
+        for i, count in enumerate(counts)
+    ]
+    return codes[0] if len(codes) == 1 else graph.add("Concat", *codes, axis=1)
+
+
 def _flat(graph: Graph, leaf: str, space: spaces.Space[Any]) -> str:
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        counts = [space.n] if isinstance(space, spaces.Discrete) else space.nvec.reshape(-1)
-        start = np.reshape(space.start, (1, -1))
-        labels = graph.add("Reshape", graph.cast(leaf, np.int64), np.array([-1, len(counts)]))
-        labels = graph.add("Sub", labels, start.astype(np.int64))
-        codes = [
-            graph.add(
-                "OneHot",
-                graph.add("Gather", labels, np.int64(i), axis=1),
-                np.int64(count),
-                np.array([0.0, 1.0], np.float32),
-            )
-            for i, count in enumerate(counts)
-        ]
-        code = codes[0] if len(codes) == 1 else graph.add("Concat", *codes, axis=1)
-        return graph.cast(code, np.float64)
+        return graph.cast(one_hot(graph, leaf, space), np.float64)
     return graph.cast(graph.add("Flatten", leaf, axis=1), np.float64)
 
 

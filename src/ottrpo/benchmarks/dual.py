@@ -11,7 +11,6 @@ from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from ottrpo.core import DualProblem, TableCost, dual_value, finite_problem, solve_dual
 from ottrpo.core.checks import Floats
@@ -55,6 +54,8 @@ def by_hand(problem: DualProblem) -> Callable[[float], float]:
 
 def compare(name: str, problem: DualProblem, seconds: float) -> Row:
     """Time the exact solver against `minimize_scalar` on one problem."""
+    from scipy.optimize import minimize_scalar
+
     functions: dict[str, Callable[[], object]] = {
         "exact": partial(solve_dual, problem),
         "minimise": partial(minimize_scalar, partial(dual_value, problem)),

@@ -192,7 +192,8 @@ def tell_scores(spec: "RunSpec", directory: "RunDirectory", agent: Any, console:
     from ottrpo.envs import catalogue
     from ottrpo.experiments.protocol import LAST_TENTH
     from ottrpo.experiments.published import trained_score
-    from ottrpo.reports.figures import run_panel, save_panels
+    from ottrpo.reports.drawing import save_panels
+    from ottrpo.reports.figures import run_panel
     from ottrpo.reports.grid import draw_policy
     from ottrpo.reports.statistics import trained_scores
     from ottrpo.results.reading import run_curves
@@ -216,6 +217,6 @@ def tell_scores(spec: "RunSpec", directory: "RunDirectory", agent: Any, console:
     if grid is not None and table is not None:
         console.print("the most probable action in each state:")
         console.print(draw_policy(table, grid))
-    picture = directory.path / "learning_curve.png"
+    picture = directory.path / "learning_curve.svg"
     save_panels([run_panel(evaluations, paper)], picture)
     console.print(f"learning curve: {picture}")

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-import scipy  # its parts load when first used: half a second that most programs never need
 from numpy.typing import ArrayLike, NDArray
 
 from .checks import Floats, distributions, floats, non_negative, require, same_shape
 from .costs import Cost
 from .dual import dual_value
 from .problems import FiniteProblem, cost_table
+from .simplex import optimal_plan
 
 # Budgets are met by sums of many float64 products; a violation is an excess beyond their rounding.
 VIOLATION_RTOL = 1e-9
@@ -75,24 +75,7 @@ def discrepancy(mu_a: ArrayLike, nu_b: ArrayLike, cost_ab: ArrayLike) -> float:
     mu, nu, cost = mu[from_a], nu[to_b], cost[np.ix_(from_a, to_b)]
     if mu.size == 1 or nu.size == 1:  # only one coupling exists
         return float(mu @ cost @ nu)
-    n, m = cost.shape
-    # one of the n + m marginal constraints follows from the others
-    marginals = scipy.sparse.vstack(
-        [
-            scipy.sparse.kron(scipy.sparse.eye(n), np.ones((1, m))),
-            scipy.sparse.kron(np.ones((1, n)), scipy.sparse.eye(m)),
-        ]
-    ).tocsr()[:-1]
-    nu = nu * (mu.sum() / nu.sum())
-    result = scipy.optimize.linprog(
-        cost.reshape(-1),
-        A_eq=marginals,
-        b_eq=np.concatenate([mu, nu])[:-1],
-        method="highs-ds",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-    )
-    require(result.status == 0, f"the transport linear program failed: {result.message}")
-    return float(result.fun)
+    return float((optimal_plan(mu, nu * (mu.sum() / nu.sum()), cost) * cost).sum())
 
 
 def total_variation(mu_a: ArrayLike, nu_a: ArrayLike) -> float:
@@ -148,7 +131,7 @@ def gaussian_w2_squared(
     sigma1 = _covariance("covariance1_dd", covariance1_dd, mean0.size)
     root0 = _root(sigma0)
     # the trace of the root of root0 Σ₁ root0 is the sum of the roots of its eigenvalues
-    cross = np.sqrt(np.maximum(scipy.linalg.eigvalsh(root0 @ sigma1 @ root0), 0.0)).sum()
+    cross = np.sqrt(np.maximum(np.linalg.eigvalsh(root0 @ sigma1 @ root0), 0.0)).sum()
     bures = np.trace(sigma0) + np.trace(sigma1) - 2.0 * cross
     return float(((mean0 - mean1) ** 2).sum() + max(bures, 0.0))
 

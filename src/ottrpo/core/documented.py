@@ -4,11 +4,13 @@ import re
 from inspect import cleandoc
 
 _ENTRY = re.compile(r"    (\w+): (.+)")
-_MORE = " " * 8
+_FIELD = re.compile(r":param (\w+): (.+)")  # how Stable-Baselines3 writes it
+_ELSEWHERE = re.compile(r"\s*See :ref:`[^`]*`")  # a link into another library's pages
+_SECTIONS = ("Attributes:", "Args:")
 
 
 def documentation(described: type) -> dict[str, str]:
-    """What the docstrings of a class and of those it derives from say of each attribute.
+    """What the docstrings of a class and of those it derives from say of attributes and arguments.
 
     >>> class Settings:
     ...     '''Something.
@@ -22,10 +24,14 @@ def documentation(described: type) -> dict[str, str]:
     """
     told: dict[str, str] = {}
     for kind in reversed(described.__mro__):
-        name = ""
-        for line in cleandoc(kind.__doc__ or "").partition("Attributes:\n")[2].splitlines():
-            if entry := _ENTRY.match(line):
+        section, name, deeper = False, "", ""
+        for line in cleandoc(kind.__doc__ or "").splitlines():
+            if line and not line.startswith(" "):
+                section, name = line in _SECTIONS, ""
+            entry = (section and _ENTRY.match(line)) or _FIELD.match(line)
+            if entry:
                 name, told[entry[1]] = entry[1], entry[2]
-            elif name and line.startswith(_MORE):
+                deeper = " " * (8 if section else 4)
+            elif name and line.startswith(deeper):
                 told[name] += f" {line.strip()}"
-    return told
+    return {name: _ELSEWHERE.sub("", text) for name, text in told.items()}

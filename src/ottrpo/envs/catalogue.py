@@ -4,6 +4,7 @@ Of the six ids in the paper only MountainCarContinuous-v0 still exists in Gymnas
 holds what is keyed by an environment's name, so that no algorithm needs to know one.
 """
 
+import os
 import sys
 import warnings
 from collections.abc import Mapping
@@ -194,6 +195,7 @@ def require_no_import(env_id: str, *, trust: bool = False) -> None:
         return  # a library that we name ourselves
     module, colon, _ = env_id.rpartition(":")
     if colon and trust:
+        _look_here()
         try:
             import_module(module)
         except ImportError as error:
@@ -216,6 +218,8 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     if env_id.startswith(OWN):
         for module in OWN_MODULES:
             import_module(module)
+    elif ":" in env_id:
+        _look_here()
     entry = _known(env_id)
     if entry.max_episode_steps is not None:
         kwargs.setdefault("max_episode_steps", entry.max_episode_steps)
@@ -229,6 +233,16 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
         raise ValueError(
             f"the environment {env_id!r} can't be made: {reason} (`ottrpo list` names some)"
         ) from error
+
+
+def _look_here() -> None:
+    """Find modules in the working directory too, after all others.
+
+    Programs do, ``python -m`` does; an installed command does not, and yet it is there that who
+    asks for ``my_module:MyEnv-v0`` has it.
+    """
+    if not {"", os.getcwd()} & set(sys.path):
+        sys.path.append(os.getcwd())
 
 
 def _hosted(env_id: str, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:

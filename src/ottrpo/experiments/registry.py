@@ -81,8 +81,9 @@ class AgentEntry:
         return {k: v for k, v in told.items() if isinstance(v, _PLAIN)} | dict(settings)
 
     def described_settings(self) -> dict[str, dict[str, Any]]:
-        """Every setting: its default, and what it means as the class's own settings tell it."""
-        told = documentation(getattr(self.load(), "settings_type", object))
+        """Every setting: its default, and what it means as the class and its settings tell it."""
+        agent = self.load()
+        told = documentation(agent) | documentation(getattr(agent, "settings_type", object))
         defaults = self.resolve({})
         return {
             name: {"about": told.get(name, "")}

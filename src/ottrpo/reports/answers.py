@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from ottrpo.results.reading import CellResult
 
 from .comparison import Comparison, Duel, chance_of, compare, duel_table
+from .drawing import forest_svg
 from .exhibits import Plan, of_the_paper, select
-from .figures import Chances, forest_svg
+from .figures import Chances
 from .sides import Side, side_of_agent
 from .tables import Line, Table, lines_of
 from .verdicts import BELOW, BETTER, REPRODUCED

@@ -25,8 +25,9 @@ from ottrpo.terminal import bar
 
 from .aggregates import aggregate_panel, aggregate_table, find_groups
 from .answers import answers
+from .drawing import panel_svg
 from .exhibits import Exhibit, Plan, of_the_paper, read_plan, select
-from .figures import PANELS_AT_MOST, Panel, by_environment, families, panel_svg
+from .figures import PANELS_AT_MOST, Panel, by_environment, families
 from .scores import cell_scores
 from .sections import (
     baseline_table,

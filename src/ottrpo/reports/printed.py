@@ -14,7 +14,8 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from ottrpo.core.checks import require
 
-from .figures import Curve, Panel, cell_curve, plain, use_orders_if_needed
+from .figures import Curve, Panel, cell_curve
+from .scales import NEAR, linear_up_to, scale_of
 from .sides import Side
 
 FORMATS = (".pdf", ".svg", ".png")
@@ -118,11 +119,25 @@ def _draw(axes: Any, panel: Panel) -> None:
         look = _LOOKS[i]
         axes.plot(curve.x_t, curve.y_bt[0], markevery=_marks(curve, i), **look)
         axes.fill_between(curve.x_t, *curve.y_bt[1:], color=look["color"], alpha=0.13, linewidth=0)
-    use_orders_if_needed(axes, panel)
+    _use_orders_if_needed(axes, panel)
     axes.set_title(plain(panel.title))
     axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+def _use_orders_if_needed(axes: Any, panel: Panel) -> None:
+    near, scale = linear_up_to(panel), scale_of(panel)
+    if near is not None:
+        axes.set_yscale("symlog", linthresh=near, linscale=NEAR)
+        axes.set_ylim(scale.low, scale.high)
+        axes.yaxis.set_major_formatter("{x:,.0f}")
+        axes.set_yticks(scale.ticks(6))
+
+
+def plain(text: str) -> str:
+    """Matplotlib reads dollars as mathematics, and hides labels that begin with a line."""
+    return "\u200a" + text.replace("$", r"\$")
 
 
 def _marks(curve: Curve, i: int) -> list[int]:

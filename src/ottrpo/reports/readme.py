@@ -12,8 +12,9 @@ from pathlib import Path
 
 from ottrpo.results.reading import CellResult, read_study
 
+from .drawing import save_panels
 from .exhibits import read_plan
-from .figures import PANELS_AT_MOST, families, save_panels
+from .figures import PANELS_AT_MOST, families
 from .tables import (
     DASH,
     MISSING,
@@ -126,7 +127,7 @@ def study_table(folder: Path) -> str:
 
 def write_study(folder: Path) -> list[Path]:
     """Write the table and the curves of a study beside its data; the files written."""
-    table, curves = folder / "table.md", folder / "curves.png"
+    table, curves = folder / "table.md", folder / "curves.svg"
     table.write_text(study_table(folder), encoding="utf-8")
     save_panels(families(read_study(folder).cells)[:PANELS_AT_MOST], curves)
     return [table, curves]

@@ -133,7 +133,7 @@ def number(value: float) -> str:
     ('3,225.3', '-13.00', '0.854')
     """
     digits = 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
-    return f"{value:,.{digits}f}"
+    return f"{value:z,.{digits}f}"  # no zero has a sign
 
 
 def signed(value: float) -> str:

@@ -95,14 +95,16 @@ def judge_claim(claim: Claim, above: CellResult, below: CellResult) -> Verdict:
     if least < LEAST_SEEDS or found.interval is None:
         why = f"{least} of the {LEAST_SEEDS} seeds that a verdict takes"
         return Verdict(word=NOT_COMPARABLE, why=why, difference=found.value)
-    word = UNDECIDED
+    word, why = UNDECIDED, ""
     if same_runs(above, below):
         word = IDENTICAL
+    elif found.paired and found.interval == (0.0, 0.0):
+        word, why = IDENTICAL, "in every seed"
     elif found.interval.low > 0:
         word = REPRODUCED
     elif found.interval.high < 0:
         word = CONTRADICTED
-    return Verdict(word=word, difference=found.value, interval=found.interval)
+    return Verdict(word=word, why=why, difference=found.value, interval=found.interval)
 
 
 def same_runs(a: CellResult, b: CellResult) -> bool:

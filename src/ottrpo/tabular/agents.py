@@ -3,7 +3,6 @@
 from typing import Any, final
 
 import numpy as np
-from scipy import optimize
 
 from ottrpo.core import (
     DualProblem,
@@ -199,6 +198,8 @@ ANNEALING_ITERATIONS = 20
 
 def annealed_multiplier(dual: DualProblem, rng: np.random.Generator) -> float:
     """λ as the original WPO code finds it: simulated annealing on a fixed interval."""
+    from scipy import optimize
+
     result = optimize.dual_annealing(
         lambda multiplier: dual_value(dual, float(multiplier[0])),
         [ANNEALING_INTERVAL],
@@ -210,6 +211,8 @@ def annealed_multiplier(dual: DualProblem, rng: np.random.Generator) -> float:
 
 def scalar_multiplier(dual: DualProblem) -> float:
     """λ by a numerical minimiser of one variable, which stops near λ*, on either side of it."""
+    from scipy import optimize
+
     costly = dual.cost_rk > 0
     if not costly.any():
         return 0.0

@@ -5,21 +5,20 @@ ones are undiscounted returns of episodes that the cap ends, which is what score
 """
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
-from scipy.sparse import linalg
 
-from ottrpo.core.checks import Floats, distributions, require
+from ottrpo.core.checks import Floats, Integers, distributions, require
 
 from .mdp import FiniteMDP
 from .problem import Problem
 
 # Improvements below this, relative to the largest reward, are rounding of the linear solver.
 POLICY_ITERATION_RTOL = 1e-10
-# Up to this many states a dense solve is quicker than building sparse factors.
+# Up to this many states a dense solve is quicker than building sparse factors, for which SciPy is
+# needed.
 DENSE_AT_MOST = 512
 
 
@@ -54,11 +53,33 @@ def known_table(problem: Problem) -> FiniteMDP:
     return problem  # type: ignore[return-value]  # checked above
 
 
-def transition_matrix(mdp: FiniteMDP) -> Any:
-    """P as a sparse matrix [S·A, S] of the transitions after which the episode goes on."""
-    n_states, n_rows = len(mdp.start_s), len(mdp.offset_r) - 1
-    chance_o = np.where(mdp.terminal_o, 0.0, mdp.probability_o)
-    return sparse.csr_array((chance_o, mdp.next_o, mdp.offset_r), shape=(n_rows, n_states))
+class Transitions(NamedTuple):
+    """A sparse matrix P, entry by entry; entries of the same place add up.
+
+    Attributes:
+        from_o: a pair s·A + a, or a state, if a policy chose the action.
+        to_o: the state that follows.
+        chance_o: of going there and on: 0 where the episode ends.
+    """
+
+    from_o: Integers
+    to_o: Integers
+    chance_o: Floats
+
+    def ahead(self, value_s: Floats, rows: int) -> Floats:
+        """P v, what is expected of the states that follow."""
+        worth_o = self.chance_o * value_s[self.to_o]
+        return np.bincount(self.from_o, worth_o, minlength=rows).astype(np.float64)
+
+    def turned(self) -> "Transitions":
+        """Pᵀ."""
+        return Transitions(self.to_o, self.from_o, self.chance_o)
+
+
+def transitions(mdp: FiniteMDP) -> Transitions:
+    """Of all pairs (s, a)."""
+    row_o = np.repeat(np.arange(len(mdp.offset_r) - 1), np.diff(mdp.offset_r))
+    return Transitions(row_o, mdp.next_o, np.where(mdp.terminal_o, 0.0, mdp.probability_o))
 
 
 def mean_reward(mdp: FiniteMDP) -> Floats:
@@ -71,9 +92,10 @@ def mean_reward(mdp: FiniteMDP) -> Floats:
 def evaluate_policy(mdp: FiniteMDP, policy_sa: ArrayLike, discount: float) -> PolicyValue:
     """Solve V = r_π + γ P_π V."""
     policy = _state_policy(mdp, policy_sa)
-    transition, reward_sa = transition_matrix(mdp), mean_reward(mdp)
+    transition, reward_sa = transitions(mdp), mean_reward(mdp)
     value_s = _solve(_under(policy, transition), (policy * reward_sa).sum(axis=1), discount)
-    q_sa = reward_sa + discount * (transition @ value_s).reshape(reward_sa.shape)
+    ahead_sa = transition.ahead(value_s, reward_sa.size).reshape(reward_sa.shape)
+    q_sa = reward_sa + discount * ahead_sa
     return PolicyValue(q_sa, value_s, float(mdp.start_s @ value_s))
 
 
@@ -82,8 +104,8 @@ def exact_occupancy(mdp: FiniteMDP, policy_sa: ArrayLike, discount: float) -> Fl
 
     It sums to one where no episode ends; an ended episode visits nothing more.
     """
-    under = _under(_state_policy(mdp, policy_sa), transition_matrix(mdp))
-    occupancy_s = (1.0 - discount) * _solve(under.T.tocsr(), mdp.start_s, discount)
+    under = _under(_state_policy(mdp, policy_sa), transitions(mdp))
+    occupancy_s = (1.0 - discount) * _solve(under.turned(), mdp.start_s, discount)
     return np.maximum(occupancy_s, 0.0)  # the solver may leave -1e-20 at unreachable states
 
 
@@ -105,12 +127,12 @@ def policy_iteration(mdp: FiniteMDP, discount: float) -> tuple[Floats, PolicyVal
 def capped_return(mdp: FiniteMDP, policy_sa: ArrayLike) -> float:
     """Expected undiscounted return of an episode, the step cap included."""
     policy = _state_policy(mdp, policy_sa)
-    under = _under(policy, transition_matrix(mdp))
+    back = _under(policy, transitions(mdp)).turned()
     reward_s = (policy * mean_reward(mdp)).sum(axis=1)
     alive_s, total = mdp.start_s, 0.0
     for _ in range(mdp.step_cap):
         total += float(alive_s @ reward_s)
-        alive_s = alive_s @ under
+        alive_s = back.ahead(alive_s, len(alive_s))
     return total
 
 
@@ -120,10 +142,11 @@ def best_capped_return(mdp: FiniteMDP) -> float:
     Backward induction over the steps that are left: the best policy may depend on them, so this
     bounds every policy that does not.
     """
-    transition, reward_sa = transition_matrix(mdp), mean_reward(mdp)
+    transition, reward_sa = transitions(mdp), mean_reward(mdp)
     value_s = np.zeros(len(mdp.start_s))
     for _ in range(mdp.step_cap):
-        value_s = (reward_sa + (transition @ value_s).reshape(reward_sa.shape)).max(axis=1)
+        ahead_sa = transition.ahead(value_s, reward_sa.size).reshape(reward_sa.shape)
+        value_s = (reward_sa + ahead_sa).max(axis=1)
     return float(mdp.start_s @ value_s)
 
 
@@ -136,23 +159,27 @@ def _state_policy(mdp: FiniteMDP, policy_sa: ArrayLike) -> Floats:
     return state_policy
 
 
-def _under(policy: Floats, transition: Any) -> Any:
-    """P_π [S, S]: the transition matrix averaged over the policy's actions."""
-    n_states, n_actions = policy.shape
-    mixing = sparse.csr_array(
-        (policy.ravel(), np.arange(policy.size), np.arange(0, policy.size + 1, n_actions)),
-        shape=(n_states, policy.size),
+def _under(policy: Floats, transition: Transitions) -> Transitions:
+    """P_π [S, S]: the transitions when the policy chooses the action."""
+    state_o = transition.from_o // policy.shape[1]
+    return Transitions(
+        state_o, transition.to_o, policy.ravel()[transition.from_o] * transition.chance_o
     )
-    return mixing @ transition
 
 
-def _solve(matrix: Any, right_s: Floats, discount: float) -> Floats:
+def _solve(matrix: Transitions, right_s: Floats, discount: float) -> Floats:
     """Solve x = right + γ · matrix · x."""
     require(0 <= discount < 1, f"an exact discounted value needs 0 <= discount < 1, got {discount}")
     n = len(right_s)
     if n <= DENSE_AT_MOST:
-        dense: Floats = np.linalg.solve(np.eye(n) - discount * matrix.toarray(), right_s)
-        return dense
-    identity = sparse.eye_array(n, format="csc")
-    solution: Floats = linalg.spsolve((identity - discount * matrix).tocsc(), right_s)
-    return solution
+        place_o = matrix.from_o * n + matrix.to_o
+        dense = np.bincount(place_o, matrix.chance_o, minlength=n * n).reshape(n, n)
+        left_ss = (np.eye(n) - discount * dense).astype(np.float64)
+        return np.linalg.solve(left_ss, right_s).astype(np.float64)
+    from scipy import sparse
+    from scipy.sparse import linalg
+
+    places = (matrix.chance_o, (matrix.from_o, matrix.to_o))
+    left = sparse.eye_array(n, format="csc") - discount * sparse.csc_array(places, shape=(n, n))
+    sparse_s: Floats = linalg.spsolve(left, right_s)
+    return sparse_s
