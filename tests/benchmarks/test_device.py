@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from ottrpo.benchmarks.device import Moment, figures_of
+from ottrpo.benchmarks.device import against_brax, figures_of
+from ottrpo.benchmarks.device_trainings import Moment, brax_settings
 from ottrpo.cli import main
 
 
@@ -17,6 +18,46 @@ def test_compilation_is_told_apart_from_training():
     assert row["steps_per_s"] == 2000 / 4.0
     assert row["compile_s"] == (5.0 - 2.0) + 5.0
     assert (row["all_s"], row["score"], row["best"], row["steps"]) == (17.0, 4.0, 5.0, 3000)
+
+
+def _trained(who, speeds, *curves):
+    about = {"environment": "brax:ant", "who": who}
+    told = [[{"training": float(t), "returned": r} for t, r in enumerate(c)] for c in curves]
+    return {
+        "training": [about | {"steps_per_s": speed} for speed in speeds],
+        "curves": [about | {"curve": curve} for curve in told],
+    }
+
+
+def _together(*parts):
+    return {key: [row for part in parts for row in part[key]] for key in parts[0]}
+
+
+def test_the_time_is_the_median_of_seeds_until_the_score_that_brax_has_at_its_end():
+    theirs = _trained("brax-ppo", [100, 300, 200], [0, 1, 5, 5], [0, 2, 8, 6], [0, 1, 3, 7])
+    own = _trained("ottrpo", [400, 800], [0, 6, 9], [0, 9, 9])
+    (row,) = against_brax(_together(theirs, own))
+    assert row["score_of_brax"] == 6  # not its best, and not a mean
+    assert row["speed_ratio"] == 600 / 200
+    assert (row["seconds_to_it"], row["seconds_of_brax"]) == (1.0, 3.0)
+    assert row["time_ratio"] == 1.0 / 3.0
+    assert (row["seeds"], row["score"]) == ("2 against 3", 9)
+
+
+def test_a_training_that_was_cut_off_and_one_that_never_gets_there_are_told_as_such():
+    theirs = _trained("brax-ppo", [100], [0, 5], [0, 4])  # of the second, half a curve
+    own = _trained("ottrpo", [400], [0, 4])
+    (row,) = against_brax(_together(theirs, own))
+    assert row["score_of_brax"] == 5
+    assert row["seconds_to_it"] is None
+    assert row["time_ratio"] is None
+    assert against_brax(_together(own)) == []
+
+
+@pytest.mark.parametrize("task", ["ant", "halfcheetah", "hopper", "walker2d", "humanoid", "fast"])
+def test_brax_accepts_its_settings(task):
+    given = brax_settings(f"brax:{task}", small=False)
+    assert given["batch_size"] * given["num_minibatches"] % given["num_envs"] == 0
 
 
 @pytest.mark.parametrize(

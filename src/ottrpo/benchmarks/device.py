@@ -2,146 +2,68 @@
 
 Both train in the same environment for the same number of steps, each with its own settings: ours
 are the configuration `device`, Brax's those that its authors publish. Times are of training once it
-runs; compilation and evaluations are told apart.
+runs; compilation and evaluations are told apart. What is known is written down at once, so that a
+measurement that is cut off is not lost.
 """
 
 import importlib
 import json
+import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import tyro
 
 from ottrpo.core.checks import require, require_one_of
-from ottrpo.device import make_train
-from ottrpo.device.fleet import Fleet
 from ottrpo.envs import functional
 from ottrpo.experiments import provenance
 from ottrpo.experiments.registry import agent_by_key
 from ottrpo.experiments.spec import merge, parse_overrides, read_configuration
 from ottrpo.persistence.bundle import write_atomically
 
-from .harness import Benchmark, Figures, Row, tell, timed
+from .device_trainings import (
+    SIMULATED,
+    SMALL,
+    Given,
+    Moment,
+    brax_ppo,
+    brax_settings,
+    our_fleet,
+    ours,
+    seeds_together,
+    simulated,
+)
+from .harness import Benchmark, Figures, Row, tell
 
 BRAX, SIMULATION = "brax-ppo", "simulation"
 OURS = ("ottrpo", "clipped-ppo")
 ENVIRONMENTS = ("brax:halfcheetah", "brax:ant")
 EPISODES = 128  # of an evaluation, as many as Brax has
-SIMULATED = 100  # steps of every environment in a turn
-# what Brax's authors publish for their tasks; the others begin with the last
-_COMMON = {"num_minibatches": 32, "learning_rate": 3e-4, "normalize_observations": True}
-_SLOW = {"unroll_length": 20, "num_updates_per_batch": 8, "discounting": 0.95, "num_envs": 2048}
-_FAST = {"unroll_length": 5, "num_updates_per_batch": 4, "discounting": 0.97, "num_envs": 4096}
-BRAX_SETTINGS: dict[str, dict[str, Any]] = {
-    "ant": _FAST | {"reward_scaling": 10, "entropy_cost": 1e-2, "batch_size": 2048},
-    "halfcheetah": _SLOW | {"reward_scaling": 1, "entropy_cost": 1e-3, "batch_size": 512},
-}
-SMALL = {"n_envs": 16, "n_steps": 8, "batch_size": 32, "n_epochs": 2}
-SMALL_BRAX = {
-    **{"num_envs": 16, "batch_size": 16, "num_minibatches": 2, "unroll_length": 4},
-    **{"num_updates_per_batch": 2, "num_eval_envs": 4},
-}
 
 
-@dataclass(frozen=True)
-class Moment:
-    """Where a training was when it was evaluated: steps, seconds of training alone, return."""
+@dataclass
+class Course:
+    """One training as it goes: its moments, each with the time of day at which it was told."""
 
-    steps: int
-    training: float
-    returned: float
+    began: float
+    write: Callable[[], None]
+    moments: list[tuple[float, Moment]] = field(default_factory=list)
+    curve: list[Row] = field(default_factory=list)
 
-
-class _Enough(Exception):
-    """The time for a training is up."""
-
-
-def simulated(env_id: str, n_envs: int, steps: int) -> Row:
-    """Steps per second of the bare environments, with random actions."""
-    environment = functional.make(env_id)
-    space = environment.action_space
-
-    def turn(states: Any, key: Any) -> Any:
-        def step(states: Any, key: Any) -> tuple[Any, None]:
-            action = jax.random.uniform(key, (n_envs, *space.shape), minval=-1.0, maxval=1.0)
-            return jax.vmap(environment.step)(states, action), None
-
-        return jax.lax.scan(step, states, jax.random.split(key, steps))[0]
-
-    keys = jax.random.split(jax.random.key(0), n_envs)
-    states = jax.jit(jax.vmap(environment.reset))(keys)
-    seconds, program = timed(jax.jit(turn).lower(states, jax.random.key(1)).compile)
-    # the types of an environment settle with its first step
-    states = program(states, jax.random.key(1))
-
-    def once() -> None:
-        ended: Any = program(states, jax.random.key(2))
-        ended.reward.block_until_ready()
-
-    best = min(timed(once)[0] for _ in range(4))
-    speed = n_envs * steps / best
-    return {"environment": env_id, "n_envs": n_envs, "steps_per_s": speed, "compile_s": seconds}
-
-
-def ours(
-    env_id: str, agent: str, settings: dict[str, Any], steps: int, evaluations: int, limit: float
-) -> Iterator[Moment]:
-    """Train one of ours; the first moment is before the first update, all compiled."""
-    kind = agent_by_key(agent).load()
-    training = make_train(env_id, settings, total_timesteps=steps, agent=kind)
-    updates = training.loop.updates
-    fleet = Fleet(training, [0], chunk=-(-updates // evaluations))
-    fleet.compile()
-    tell(f"{env_id}, {agent}: {fleet.require_room()}")
-    fleet.begin()
-    episodes = SMALL_BRAX["num_eval_envs"] if settings["n_envs"] == SMALL["n_envs"] else EPISODES
-    score = partial(fleet.evaluate, [[0]], [0.0], episodes)
-    spent, done = 0.0, 0
-    yield Moment(0, 0.0, float(score().mean()))
-    while done < updates and spent < limit:
-        now = min(fleet.chunk, updates - done)
-        spent += timed(partial(fleet.advance, now))[0]
-        done += now
-        yield Moment(done * fleet.rows, spent, float(score().mean()))
-
-
-def brax_ppo(
-    env_id: str, settings: dict[str, Any], steps: int, evaluations: int, limit: float
-) -> list[tuple[float, Moment]]:
-    """Brax's own trainer; its moments, each with the time of day at which it was told."""
-    ppo = importlib.import_module("brax.training.agents.ppo.train")
-    envs = importlib.import_module("brax.envs")
-    name, _, backend = env_id.partition(":")[2].partition("/")
-    told: list[tuple[float, Moment]] = []
-
-    def progress(steps: int, metrics: dict[str, Any]) -> None:
-        spent = float(metrics.get("training/walltime", 0.0))
-        moment = Moment(int(steps), spent, float(metrics["eval/episode_reward"]))
-        told.append((time.perf_counter(), moment))
-        if spent > limit:
-            raise _Enough
-
-    with _replicating(), suppress(_Enough):
-        ppo.train(
-            environment=envs.get_environment(name, backend=backend or "spring"),
-            num_timesteps=steps,
-            num_evals=evaluations + 1,
-            episode_length=1000,
-            deterministic_eval=True,  # as ours
-            progress_fn=progress,
-            **settings,
-        )
-    return told
+    def note(self, moment: Moment) -> None:
+        """Write it down."""
+        now = time.perf_counter()
+        self.moments.append((now, moment))
+        self.curve.append({"at_s": now - self.began, **vars(moment)})
+        self.write()
 
 
 def figures_of(moments: list[tuple[float, Moment]], began: float) -> Row:
@@ -166,42 +88,58 @@ def figures_of(moments: list[tuple[float, Moment]], began: float) -> Row:
     }
 
 
-def seeds_together(
-    env_id: str, settings: dict[str, Any], counts: tuple[int, ...], updates: int
-) -> list[Row]:
-    """The same number of updates of one seed, and of several in one program."""
+def against_brax(figures: Figures) -> list[Row]:
+    """Of each of ours and each environment: how it compares with Brax's PPO.
+
+    The score is the one that Brax's PPO has at its end, the median of its seeds; the time is that
+    of the training, evaluations and compilation not counted, until a seed has it.
+    """
     rows: list[Row] = []
-    for count in counts:
-        training = make_train(env_id, settings, total_timesteps=10**9)
-        fleet = Fleet(training, range(count), chunk=updates, devices=jax.devices()[:1])
-        compiling = fleet.compile()
-        fleet.begin()
-        fleet.advance(1)
-        seconds, _ = timed(partial(fleet.advance, updates))
-        over = seconds / rows[0]["seconds"] if rows else 1.0
-        rows.append(
-            {"environment": env_id, "seeds": count, "seconds": seconds, "over_one": over}
-            | {"steps_per_s": count * updates * fleet.rows / seconds, "compile_s": compiling}
-        )
+    for env_id in dict.fromkeys(row["environment"] for row in figures.get("training", [])):
+        theirs = _of(figures, env_id, BRAX)
+        if not theirs.speeds:
+            continue
+        score = median(curve[-1]["returned"] for curve in theirs.curves)
+        for name in OURS:
+            own = _of(figures, env_id, name)
+            if own.speeds:
+                times = own.time_to(score), theirs.time_to(score)
+                rows.append(
+                    {
+                        "environment": env_id,
+                        "who": name,
+                        "seeds": f"{len(own.curves)} against {len(theirs.curves)}",
+                        "speed_ratio": median(own.speeds) / median(theirs.speeds),
+                        "score": median(curve[-1]["returned"] for curve in own.curves),
+                        "score_of_brax": score,
+                        "seconds_to_it": times[0],
+                        "seconds_of_brax": times[1],
+                        "time_ratio": times[0] / times[1] if times[0] and times[1] else None,
+                    }
+                )
     return rows
 
 
-@contextmanager
-def _replicating() -> Iterator[None]:
-    """Brax asks JAX for a function that newer ones do not have; here is what it did."""
-    if hasattr(jax, "device_put_replicated"):
-        yield
-        return
+class Measured(NamedTuple):
+    """The trainings of one contender in one environment."""
 
-    def replicated(tree: Any, devices: Any) -> Any:
-        return jax.tree.map(lambda leaf: jnp.stack([leaf] * len(devices)), tree)
+    speeds: list[float]
+    curves: list[list[dict[str, float]]]
 
-    stand_in: Any = jax
-    stand_in.device_put_replicated = replicated
-    try:
-        yield
-    finally:
-        del stand_in.device_put_replicated
+    def time_to(self, score: float) -> float | None:
+        """Seconds of training until the score, the median of seeds; ``None`` if most never do."""
+        found = median(
+            next((at["training"] for at in curve if at["returned"] >= score), math.inf)
+            for curve in self.curves
+        )
+        return found if math.isfinite(found) else None
+
+
+def _of(figures: Figures, env_id: str, who: str) -> Measured:
+    asked = {"environment": env_id, "who": who}
+    speeds = [row["steps_per_s"] for row in figures["training"] if asked.items() <= row.items()]
+    finished = [each for each in figures["curves"] if asked.items() <= each.items()][: len(speeds)]
+    return Measured(speeds, [each["curve"] for each in finished])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +149,7 @@ class Device(Benchmark):
     titles: ClassVar = {
         SIMULATION: "the bare simulation, random actions",
         "training": "training once it runs, without evaluations; compilation apart",
+        "against_brax": "ours beside Brax's PPO: speed, and the time until its last score",
         "seeds": "several seeds in one program",
     }
 
@@ -224,6 +163,8 @@ class Device(Benchmark):
     """stretches of a training, each followed by an evaluation"""
     seconds: float = 600.0
     """of a training, evaluations not counted, after which it ends with its stretch"""
+    runs: Annotated[tuple[int, ...], tyro.conf.arg(metavar="SEED")] = (0,)
+    """a training of each with each of these seeds, one after the other"""
     seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N")] = ()
     """how long so many seeds take in one program; the first is what the others are compared with"""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
@@ -246,49 +187,55 @@ class Device(Benchmark):
             "versions": provenance.versions() | {"brax": version("brax")},
             "commit": provenance.commit(),
         }
-        parts: dict[str, Callable[[str], dict[str, Any]]] = {
-            name: partial(self._training, name) for name in (*OURS, BRAX)
-        }
         for env_id in self.envs:
             for name in self.who:
                 tell(f"{env_id}: {name}")
-                part = parts.get(name, self._simulation)
-                self._keep(figures, part(env_id))
+                if name == SIMULATION:
+                    self._keep(figures, SIMULATION, self._simulation(env_id))
+                else:
+                    self._train(figures, name, env_id)
             if self.seeds:
                 settings, updates = self._settings("ottrpo", env_id), 2 if self.quick else 10
-                rows = seeds_together(env_id, settings, self.seeds, updates)
-                self._keep(figures, {"seeds": rows})
+                for row in seeds_together(env_id, settings, self.seeds, updates):
+                    self._keep(figures, "seeds", row)
         return figures
 
-    def _simulation(self, env_id: str) -> dict[str, Any]:
+    def _simulation(self, env_id: str) -> Row:
         n_envs = self._settings("ottrpo", env_id)["n_envs"]
-        return {SIMULATION: [simulated(env_id, n_envs, 4 if self.quick else SIMULATED)]}
+        return simulated(env_id, n_envs, 4 if self.quick else SIMULATED)
 
-    def _training(self, name: str, env_id: str) -> dict[str, Any]:
-        steps = 4096 if self.quick else self.steps
+    def _train(self, figures: Figures, name: str, env_id: str) -> None:
+        """Train with every seed; every moment is written down."""
         began = time.perf_counter()
-        given = (steps, self.evaluations, self.seconds)
+        given = Given(self.steps, self.evaluations, EPISODES, self.seconds)
+        if self.quick:
+            given = given._replace(steps=4096, episodes=4)
         if name == BRAX:
-            settings = BRAX_SETTINGS.get(env_id.partition(":")[2].partition("/")[0], _SLOW)
-            settings = _COMMON | settings | (SMALL_BRAX if self.quick else {})
-            moments = brax_ppo(env_id, settings, *given)
+            settings = brax_settings(env_id, small=self.quick)
+            train = partial(brax_ppo, env_id, settings)
         else:
             settings = self._settings(name, env_id)
-            told = ours(env_id, name, settings, *given)
-            moments = [(time.perf_counter(), moment) for moment in told]
-        row = {"environment": env_id, "who": name} | figures_of(moments, began)
-        curve = [{"at_s": at - began, **vars(moment)} for at, moment in moments]
-        about = {"environment": env_id, "who": name, "settings": settings, "curve": curve}
-        return {"training": [row], "curves": [about]}
+            train = partial(ours, our_fleet(env_id, name, settings, given))
+        for seed in self.runs:
+            about = {"environment": env_id, "who": name, "seed": seed}
+            course = Course(began, partial(self._write, figures))
+            self._keep(figures, "curves", about | {"settings": settings, "curve": course.curve})
+            train(seed, given, course.note)
+            self._keep(figures, "training", about | figures_of(course.moments, began))
+            began = time.perf_counter()
 
     def _settings(self, agent: str, env_id: str) -> dict[str, Any]:
         configuration = read_configuration(agent_by_key(agent).config_folder, "device")
         settings = merge(configuration.settings_for(env_id), parse_overrides(self.set))
         return settings | (SMALL if self.quick else {})
 
-    def _keep(self, figures: Figures, found: dict[str, Any]) -> None:
-        for key, rows in found.items():
-            figures.setdefault(key, []).extend(rows)
+    def _keep(self, figures: Figures, key: str, row: Row) -> None:
+        figures.setdefault(key, []).append(row)
+        if compared := against_brax(figures):
+            figures["against_brax"] = compared
+        self._write(figures)
+
+    def _write(self, figures: Figures) -> None:
         if self.out is not None:
             self.out.mkdir(parents=True, exist_ok=True)
             write_atomically(self.out / "device.json", json.dumps(figures, indent=2).encode())

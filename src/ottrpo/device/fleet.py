@@ -8,6 +8,8 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any, final
 
 import jax
@@ -25,6 +27,7 @@ Array = Any
 Told = dict[str, Array]  # what updates tell, [seeds, updates]
 GIB = 2**30
 SEEDS, ENVIRONMENTS = "seeds", "environments"
+START, ADVANCE = "start", "advance"  # programs; those of evaluations are named by their shapes
 # parts of JAX that have no types
 PartitionSpec: Any = jax.sharding.PartitionSpec
 ShapeDtypeStruct: Any = jax.ShapeDtypeStruct
@@ -56,9 +59,7 @@ class Fleet:
     ) -> None:
         self.training, self.seeds, self.chunk = training, tuple(seeds), chunk
         self._placed = _placed(len(self.seeds), training.loop.n_envs, devices or jax.devices())
-        self._init = jax.jit(jax.vmap(self._begin), out_shardings=self._sharded(self._shapes()))
-        self._evaluate = jax.jit(self._returns, static_argnums=3)
-        self._program: Any = None
+        self._programs: dict[Any, Any] = {}
         self.loops: Any = None
 
     @property
@@ -66,27 +67,29 @@ class Fleet:
         """Environment steps of one update of one training."""
         return self.training.loop.n_envs * self.training.loop.n_steps
 
-    def compile(self) -> float:
-        """Make the program ready; the seconds that it took."""
+    def compile(self, evaluation: tuple[int, int] | None = None) -> float:
+        """Make the programs ready, side by side; the seconds that it took.
+
+        Args:
+            evaluation: how many ways to act and episodes evaluations will have, to make theirs
+                ready too.
+        """
         began = time.perf_counter()
-        shapes = self._shapes()
-        sharded = self._sharded(shapes)
-        program = jax.jit(self._advance, donate_argnums=0, out_shardings=(sharded, None))
-        given = jax.tree.map(
-            lambda shape, place: ShapeDtypeStruct(shape.shape, shape.dtype, sharding=place),
-            shapes,
-            sharded,
-        )
-        self._program = program.lower(given, jnp.int32(0)).compile()
+        lowered = {START: self._lower_start(), ADVANCE: self._lower_advance()}
+        if evaluation is not None:
+            lowered[evaluation] = self._lower_evaluation(*evaluation)
+        with ThreadPoolExecutor(len(lowered)) as pool:
+            compiled = pool.map(lambda each: each.compile(), lowered.values())
+            self._programs |= zip(lowered, compiled, strict=True)
         return time.perf_counter() - began
 
     def begin(self) -> None:
         """All trainings at their first step."""
-        self.loops = self._init(jnp.stack([jax.random.key(seed) for seed in self.seeds]))
+        self.loops = self._ready(START)(jnp.stack([jax.random.key(seed) for seed in self.seeds]))
 
     def needs(self) -> int:
         """Bytes that the program takes at most on each device."""
-        told = self._program.memory_analysis()
+        told = self._ready(ADVANCE).memory_analysis()
         sizes = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
         return int(sum(getattr(told, size) for size in sizes) - told.alias_size_in_bytes)
 
@@ -108,9 +111,7 @@ class Fleet:
     def advance(self, updates: int) -> Told:
         """Go on by so many updates; what they told, on the host [seeds, updates]."""
         require(0 < updates <= self.chunk, f"a stretch has 1 to {self.chunk} updates")
-        if self._program is None:
-            self.compile()
-        self.loops, told = self._program(self.loops, jnp.int32(updates))
+        self.loops, told = self._ready(ADVANCE)(self.loops, jnp.int32(updates))
         return {name: np.asarray(values)[:, :updates] for name, values in told.items()}
 
     def evaluate(self, seeds: Sequence[Sequence[int]], noisy: Sequence[float], count: int) -> Array:
@@ -122,7 +123,10 @@ class Fleet:
             count: how many episodes.
         """
         keys = jnp.stack([jnp.stack([jax.random.key(way) for way in row]) for row in seeds])
-        return np.asarray(self._evaluate(self.loops.train, keys, jnp.array(noisy), count))
+        shape = (len(noisy), count)
+        if shape not in self._programs:
+            self._programs[shape] = self._lower_evaluation(*shape).compile()
+        return np.asarray(self._programs[shape](self.loops.train, keys, jnp.array(noisy)))
 
     def broken(self) -> Array:
         """Of each training 0, or which of `CULPRITS` was no number."""
@@ -140,7 +144,7 @@ class Fleet:
     def size(self) -> int:
         """Bytes of `arrays`."""
         leaves = jax.tree.leaves(
-            jax.eval_shape(lambda loops: jax.tree.map(_plain, loops), self._shapes())
+            jax.eval_shape(lambda loops: jax.tree.map(_plain, loops), self._shapes)
         )
         return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
 
@@ -150,7 +154,6 @@ class Fleet:
         Raises:
             ValueError: if they are of other trainings.
         """
-        shapes = self._shapes()
 
         def taken(path: Any, shape: Any, place: Any) -> Array:
             name, raw = jax.tree_util.keystr(path), jax.eval_shape(_plain, shape)
@@ -164,9 +167,28 @@ class Fleet:
             leaf = jax.random.wrap_key_data(jnp.asarray(array)) if chance else array
             return jax.device_put(leaf, place)
 
-        self.loops = jax.tree_util.tree_map_with_path(taken, shapes, self._sharded(shapes))
+        self.loops = jax.tree_util.tree_map_with_path(taken, self._shapes, self._places())
 
     # ------------------------------------------------------------------ the programs
+
+    def _ready(self, name: str) -> Any:
+        if name not in self._programs:
+            self.compile()
+        return self._programs[name]
+
+    def _lower_start(self) -> Any:
+        keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), len(self.seeds)))
+        return jax.jit(jax.vmap(self._begin), out_shardings=self._places()).lower(keys)
+
+    def _lower_advance(self) -> Any:
+        program = jax.jit(self._advance, donate_argnums=0, out_shardings=(self._places(), None))
+        return program.lower(self._given(), jnp.int32(0))
+
+    def _lower_evaluation(self, ways: int, count: int) -> Any:
+        keys = jax.random.split(jax.random.key(0), (len(self.seeds), ways))
+        noisy = jnp.array([0.0] * ways)
+        program = jax.jit(self._returns, static_argnums=3)
+        return program.lower(self._given().train, keys, noisy, count)
 
     def _begin(self, key: Array) -> Loop:
         return self.training.begin(key)
@@ -200,12 +222,22 @@ class Fleet:
 
         return jax.vmap(jax.vmap(one, (None, 0, 0)), (0, 0, None))(trained, keys, noisy)
 
+    @cached_property
     def _shapes(self) -> Loop:
         keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), len(self.seeds)))
         shapes: Loop = jax.eval_shape(jax.vmap(self._begin), keys)
         return shapes
 
-    def _sharded(self, shapes: Loop) -> Loop:
+    def _given(self) -> Loop:
+        """What programs are given, and where it is."""
+        given: Loop = jax.tree.map(
+            lambda shape, place: ShapeDtypeStruct(shape.shape, shape.dtype, sharding=place),
+            self._shapes,
+            self._places(),
+        )
+        return given
+
+    def _places(self) -> Loop:
         """Where each array is: with its seed, and what is of environments with those."""
         learnt, lived = (
             NamedSharding(self._placed.mesh, PartitionSpec(*axes))
@@ -215,7 +247,7 @@ class Fleet:
         return Loop(
             **{
                 name: jax.tree.map(lambda _, place=where[name]: place, part)
-                for name, part in shapes._asdict().items()
+                for name, part in self._shapes._asdict().items()
             }
         )
 

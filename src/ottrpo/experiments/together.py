@@ -103,7 +103,8 @@ class Together:
             "seeds side by side or fewer n_envs, or --checkpoint-every 0",
         )
         tell("compiling ...")
-        seconds = self.fleet.compile()
+        protocol = self.spec.protocol
+        seconds = self.fleet.compile((len(protocol.deterministic), protocol.episodes))
         tell(f"compiled in {seconds:.1f} s; memory: {self.fleet.require_room()}")
 
     def go_on(self, directories: Sequence[RunDirectory], tell: Tell) -> None:
