@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, final
 
 from ottrpo.core import Binary, Cost, Ordinal, SquaredEuclidean
+from ottrpo.core.checks import Refused
 from ottrpo.engine import models
 from ottrpo.engine.algorithms.mixed import MixedTrustRegion
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
@@ -20,6 +21,7 @@ from ottrpo.engine.schedules import Schedules, as_schedule
 from ottrpo.engine.spaces import BinnedActions, BoxActions
 
 from .base import DeepAgent
+from .policies import weight_decay_of
 from .radius import Radius
 from .settings import OTTRPOSettings
 
@@ -52,7 +54,7 @@ class OTTRPO(DeepAgent):
             and self.told.normalize_advantage
             and self.told.n_steps * self.n_envs == 1
         ):
-            raise ValueError(
+            raise Refused(
                 "n_steps times the number of environments must be above 1: a single advantage "
                 "minus its mean is 0, and nothing would be learnt"
             )
@@ -66,6 +68,7 @@ class OTTRPO(DeepAgent):
         usual = told.update != "ascent" and told.trust_region == "exact" and not told.adapt_pace
         usual &= not (told.learn_std or told.use_sde or told.log_std_final is not None)
         usual &= told.model == "linear" and told.hold_out != 0 and not self.layout.images
+        usual &= told.clip_range_vf is None and not weight_decay_of(self.policy_kwargs)
         if not usual or not isinstance(self.actions, BoxActions):
             return "gae"
         cost = SquaredEuclidean() if told.cost is None else told.cost
@@ -111,7 +114,9 @@ class OTTRPO(DeepAgent):
             **self._shared(),
         }
         if not mixed:
-            return TrustRegion(**given)
+            return TrustRegion(clip_range_vf=self.told.clip_range_vf, **given)
+        if given["weight_decay"]:
+            raise ValueError("advantage 'mixed' has no weight_decay; use 'gae' or 'network'")
         if self.layout.images:
             raise ValueError("advantage 'mixed' keeps no images; use 'gae' or 'network'")
         steps = self.told.n_steps

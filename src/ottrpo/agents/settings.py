@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any, ClassVar, Literal, Self, final, get_args, get_origin
 
 from ottrpo.core import Cost
-from ottrpo.core.checks import require_one_of
+from ottrpo.core.checks import Refused, require_one_of
 from ottrpo.core.cost_data import cost_from_data, cost_to_data
 from ottrpo.engine import models
 from ottrpo.engine.models.base import N_CANDIDATES
@@ -31,6 +31,7 @@ from .checks import (
     scheduled,
     scheduling,
 )
+from .policies import optimiser_name
 from .radius import Radius
 
 # say where to write or to compute, not what; a file has no say in it
@@ -67,7 +68,10 @@ class DeepSettings:
         stats_window_size: episodes over which logged returns are averaged.
         tensorboard_log: directory for TensorBoard.
         policy_kwargs: ``net_arch``, ``activation_fn`` (a name or a torch class), ``ortho_init``,
-            ``log_std_init``, ``features_dim``; ``bins``: labels for each coordinate of a box.
+            ``log_std_init``, ``features_dim``; ``bins``: labels for each coordinate of a box;
+            ``squash_output`` and ``use_expln``, with gSDE; ``normalize_images=False`` for images
+            that are no bytes; ``optimizer_class`` Adam or AdamW, the latter with ``weight_decay``
+            in ``optimizer_kwargs``.
         verbose: 0 nothing, 1 SB3's tables.
         seed: of everything random.
         device: ``auto`` and ``cpu`` are the CPU; ``cuda`` the first accelerator.
@@ -77,7 +81,6 @@ class DeepSettings:
     positional: ClassVar[tuple[str, ...]] = ()
     # those that the networks were built by: they can't change any more
     fixed: ClassVar[tuple[str, ...]] = ("policy_kwargs", "use_sde", "threads")
-    # SB3's that have no counterpart, and what to use
     # what SB3's agents, and RL-Zoo's files for them, have and these don't: what takes its place
     instead: ClassVar[Mapping[str, str]] = {
         "n_critic_updates": "policy and value function learn side by side; see n_epochs, vf_coef",
@@ -90,6 +93,10 @@ class DeepSettings:
         ),
         **dict.fromkeys(
             ("use_rms_prop", "rms_prop_eps"), "Adam is the optimiser; see learning_rate"
+        ),
+        **dict.fromkeys(
+            ("rollout_buffer_class", "rollout_buffer_kwargs"),
+            "rollouts are arrays of the engine; callbacks see them as rollout_buffer",
         ),
     }
 
@@ -149,7 +156,7 @@ class DeepSettings:
         values = dict(zip(cls.positional, arguments, strict=False))
         for name, value in keywords.items():
             if name in cls.instead:
-                raise ValueError(f"{agent} has no {name!r}: {cls.instead[name]}")
+                raise Refused(f"{agent} has no {name!r}: {cls.instead[name]}")
             require_one_of(name, cls.names(), f"a setting of {agent}")
             if name in values:
                 raise ValueError(f"{name} is given twice, by position and by name")
@@ -241,6 +248,8 @@ class OTTRPOSettings(DeepSettings):
             large to bind, or for a slope to be believed (400 %); ``paper``: neither.
         learn_std: let the standard deviation move too (``linear``, or ``n_sources`` above 0).
         log_std_final: anneal the logarithm of the standard deviation to this value.
+        clip_range_vf: how far a value may go in an update from what it was, in the unit of
+            normalised rewards, as in SB3's PPO; ``None``: anywhere. Not with ``mixed``.
     """
 
     positional: ClassVar[tuple[str, ...]] = (
@@ -256,7 +265,6 @@ class OTTRPOSettings(DeepSettings):
     instead: ClassVar[Mapping[str, str]] = {
         **DeepSettings.instead,
         "clip_range": "the trust region takes its place, see radius",
-        "clip_range_vf": "the value function is not clipped; see vf_coef and max_grad_norm",
         "target_kl": "the trust region takes its place, see radius",
         "ent_coef": "exploration is set by noise_color, learn_std, log_std_final and "
         "policy_kwargs=dict(log_std_init=...)",
@@ -277,6 +285,7 @@ class OTTRPOSettings(DeepSettings):
     trust_region: Literal["exact", "paper"] = "exact"
     learn_std: bool = False
     log_std_final: float | None = None
+    clip_range_vf: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -289,6 +298,8 @@ class OTTRPOSettings(DeepSettings):
             raise ValueError(
                 f"std_step and advantage 'mixed' move σ themselves, without {moved[0]}"
             )
+        if self.advantage == "mixed" and self.clip_range_vf is not None:
+            raise ValueError("advantage 'mixed' has no clip_range_vf; use 'gae' or 'network'")
         if self.advantage == "mixed" and self.hold_out == 0:
             raise ValueError("advantage 'mixed' is steered by what is held out: hold_out above 0")
         if self.std_step and self.model != "linear":
@@ -302,7 +313,10 @@ def _to_data(name: str, value: Any) -> Any:
         return schedule_to_data(value)
     if name == "policy_kwargs":
         value = value or {}
-        return value | {"activation_fn": activation_name(value.get("activation_fn", "tanh"))}
+        named = {"activation_fn": activation_name(value.get("activation_fn", "tanh"))}
+        if "optimizer_class" in value:
+            named["optimizer_class"] = optimiser_name(value["optimizer_class"])
+        return value | named
     return value
 
 
