@@ -26,6 +26,7 @@ from .radius import Radius
 from .settings import OTTRPOSettings
 
 BOX_RADIUS, LABELS_RADIUS = "30%", "10%"
+FACTORS_RADIUS = "60%"  # of several factors, whose gains are taken as they are
 # what an update may really go: in most tasks a fit of the targets of 30 % gets about as far
 SMALL_RADIUS = "1%"
 # of what a step really goes: far while most of it is real, then ever less
@@ -62,7 +63,9 @@ class OTTRPO(DeepAgent):
     @property
     def estimator(self) -> str:
         """What is known of the advantage: as told, or the best that can be used here."""
-        told = self.told
+        return self._estimator(self.told)
+
+    def _estimator(self, told: OTTRPOSettings) -> str:
         if told.advantage is not None:
             return told.advantage
         usual = told.update != "ascent" and told.trust_region == "exact" and not told.adapt_pace
@@ -74,6 +77,21 @@ class OTTRPO(DeepAgent):
         cost = SquaredEuclidean() if told.cost is None else told.cost
         return "gae" if quadratic_metric(cost, self.actions.size) is None else "mixed"
 
+    def tell(self, name: str, value: Any) -> None:
+        """Change a setting; from the next update on it counts.
+
+        Raises:
+            ValueError: if it is not as it must be, or can't change any more.
+        """
+        if "schedules" in vars(self):
+            needed = self._estimator(self.told.changed(**{name: value}))
+            if name not in self.told.fixed and needed != self.estimator:
+                raise ValueError(
+                    f"{name} can't change once an agent is built with advantage "
+                    f"{self.estimator!r}; make another with advantage {needed!r}"
+                )
+        super().tell(name, value)
+
     def _plan_networks(self) -> None:
         super()._plan_networks()
         said = "log_std_init" in (self.policy_kwargs or {})
@@ -84,6 +102,8 @@ class OTTRPO(DeepAgent):
     def _schedules(self, **more: Any) -> Schedules:
         mixed = self.estimator == "mixed"
         default: Any = BOX_RADIUS if isinstance(self.actions, BoxActions) else LABELS_RADIUS
+        if self._takes_gains_of_factors:
+            default = FACTORS_RADIUS
         if mixed or self.told.adapt_pace:
             default = MIXED_RADIUS if mixed else SMALL_RADIUS
         self._radius = Radius(default if self.told.radius is None else self.told.radius)
@@ -94,8 +114,22 @@ class OTTRPO(DeepAgent):
         if mixed and self.told.gae_lambda is None:
             schedules = replace(schedules, gae_lambda=as_schedule(MIXED_TRACE))
         if mixed and self.told.noise_color is None:
-            schedules = replace(schedules, noise_color=as_schedule(MIXED_COLOR))
+            schedules = replace(schedules, noise_color=self._fading_color)
         return schedules
+
+    def _fading_color(self, left: Any) -> Any:
+        """That of the default; white in a training of which the fade would not last a rollout."""
+        fade = as_schedule(MIXED_COLOR)
+        total, rollout = self._total_timesteps, self.told.n_steps * self.n_envs
+        return 0.0 if 0 < total * fade.end_fraction < rollout else fade(left)
+
+    @property
+    def _takes_gains_of_factors(self) -> bool:
+        """Whether the update of several factors is that of their gains as they are."""
+        told, actions = self.told, self.actions
+        if isinstance(actions, BoxActions | BinnedActions) or actions.factors == 1:
+            return False
+        return self.estimator == "gae" and told.model == "linear" and told.update in (None, "gain")
 
     def _outdated(self) -> bool:
         return bool(self.algorithm.relative != self._radius.relative)

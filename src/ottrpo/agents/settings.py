@@ -58,7 +58,8 @@ class DeepSettings:
         sde_sample_freq: steps between draws of its noise; -1: once per rollout.
         normalize_advantage: standardise the advantages.
         noise_color: exponent of the power spectrum of a Gaussian's noise over time: 0 white, 1
-            pink; a number or a schedule. By default it fades from 1 to 0 over a fifth of training.
+            pink; a number or a schedule. By default it fades from 1 to 0 over a fifth of training
+            (a tenth with ``mixed``, if that is no less than a rollout; else it is white).
         normalize_obs: running normalisation of observations, saved with the agent.
         normalize_reward: running scaling of rewards.
         clip_obs: normalised observations are clipped to this.
@@ -227,7 +228,8 @@ class OTTRPOSettings(DeepSettings):
             its mirror image. ``candidates`` (default with a network): sampled targets.
         update: ``regression`` on the transport targets (default for boxes), or the paper's
             regularised ``ascent`` (default for finite actions, where targets of one sample per
-            state would pull every policy towards the uniform one; not with ``linear`` in a box).
+            state would pull every policy towards the uniform one; not with ``linear`` in a box),
+            or, for finite actions, ascent on the ``gain`` as it is (default for several factors).
         advantage: what is known of it. ``gae``: estimates of the actions taken; ``network``: a
             learned A(s, a), fitted to them; ``mixed``: they, and critics Q(s, a) that learn from
             the last rollouts, each with the share of the radius that its steps gain by. By default
@@ -273,7 +275,7 @@ class OTTRPOSettings(DeepSettings):
     radius: Any = None
     cost: Any = None
     model: str | None = None
-    update: Literal["regression", "ascent"] | None = None
+    update: Literal["regression", "ascent", "gain"] | None = None
     advantage: Literal["gae", "network", "mixed"] | None = None
     buffer_size: int = 131_072
     critic_ratio: float = 0.25
@@ -326,7 +328,7 @@ def _radius(name: str, value: Any) -> Any:
 
 
 def _update(name: str, value: Any) -> Any:
-    return one_of(name, value, ("regression", "ascent"))
+    return one_of(name, value, ("regression", "ascent", "gain"))
 
 
 def _advantage(name: str, value: Any) -> Any:

@@ -300,8 +300,9 @@ def actions_of(
     if isinstance(space, spaces.MultiBinary) and len(space.shape) == 1:
         n = int(space.shape[0])
         return FiniteActions((2,) * n, np.zeros(n, np.int64), scalar=False)
+    several = "Multi-dimensional " if len(space.shape or ()) > 1 else ""
     raise Refused(
-        f"action space {space} is not supported; allowed: a bounded Box, Discrete, and "
+        f"{several}{space} action space is not supported; allowed: a bounded Box, Discrete, and "
         "MultiDiscrete or MultiBinary with one axis"
     )
 

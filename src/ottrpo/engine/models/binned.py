@@ -8,17 +8,14 @@ and to go, and the exact problem has two columns, whatever the number of bins.
 
 from typing import Any, final
 
-import jax.numpy as jnp
 import numpy as np
 
 from ottrpo.engine.arrays import namespace
-from ottrpo.engine.networks import Policy
 from ottrpo.engine.spaces import BinnedActions
-from ottrpo.engine.update import Batch
 
-from .base import Given, Options, Plan, PolicyLoss
+from .base import Given, Options, Plan
 from .candidates import Rows, solve_binding, summary
-from .finite import FiniteModel, choice_log_probabilities
+from .finite import FiniteModel
 
 Array = Any
 
@@ -35,13 +32,14 @@ class BinnedModel(FiniteModel):
         if options.cost.depends_on_state:
             raise ValueError(f"bins need a cost that is the same in all states, got {options.cost}")
 
-    def loss(self) -> PolicyLoss:
+    @property
+    def usual(self) -> str:
         """The gains as they are; what takes the policy out of the region is taken back.
 
         The worth that the paper's ascent maximises is bounded below: where neighbours are near, to
         leave a bad bin costs little, and a bad sample would count for less than a good one.
         """
-        return expected_gain(self.choices) if self.options.update is None else super().loss()
+        return "gain"
 
     def plan(self, given: Given) -> Plan:
         """As `FiniteModel`, with the candidates that matter."""
@@ -92,16 +90,6 @@ class BinnedSample(BinnedModel):
 
     name = "sample"
     unbiased = False
-
-
-def expected_gain(choices: int) -> PolicyLoss:
-    """Ascent on what the problem maximises, mean_r Σ_a π_θ(a|s_r) A_ra."""
-
-    def loss(policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]) -> Array:
-        probability = jnp.exp(choice_log_probabilities(policy, rows, choices))
-        return -weight @ (probability * rows["gain"]).sum((1, 2))
-
-    return loss
 
 
 def pairs(probability_rfk: Array, rise_rfk: Array, cost_rfk: Array, radius: Array) -> Rows:

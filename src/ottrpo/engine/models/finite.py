@@ -35,11 +35,22 @@ class FiniteModel(Model):
         super().__init__(options)
         self.choices: int = options.actions.choices
 
+    @property
+    def usual(self) -> str:
+        """The update, if nothing is said."""
+        return "ascent"
+
+    @property
+    def update(self) -> str:
+        """``ascent``, ``gain`` or ``regression``."""
+        return self.options.update or self.usual
+
     def loss(self) -> PolicyLoss:
-        """The paper's ascent, or regression on the optimal policy."""
-        if self.options.update == "regression":
+        """The paper's ascent, the gains as they are, or regression on the optimal policy."""
+        if self.update == "regression":
             return towards_finite_targets(self.choices)
-        return regularised_finite_advantage(self.choices)
+        ascends = regularised_finite_advantage if self.update == "ascent" else expected_gain
+        return ascends(self.choices)
 
     def spent(self) -> Spent:
         """The realised discrepancy."""
@@ -66,7 +77,8 @@ class FiniteModel(Model):
         if cost_sab.ndim == 3:
             cost_sab = cost_sab.repeat(self.options.actions.factors, axis=0)
         shrink = self.options.shrink
-        return finite_plan(probability, gain, allowed, cost_sab, given.radius, shrink=shrink)
+        plan = finite_plan(probability, gain, allowed, cost_sab, given.radius, shrink=shrink)
+        return plan._replace(rows=plan.rows | {"gain": gain}) if self.update == "gain" else plan
 
     def gain(self, given: Given, probability_rfk: Array) -> Array:
         """What every label of every factor gains [r, f, k]: by default, of the one that was tried.
@@ -115,6 +127,16 @@ class FiniteLinear(FiniteModel):
 
     name = "linear"
     advantages = ("gae",)
+
+    @property
+    def usual(self) -> str:
+        """Of several factors, the gains as they are.
+
+        The paper's ascent takes advantages for no more than ± λ*. Where all factors have to be
+        right at once, success is rare and its advantage large: cut off, it would not make up for
+        the many small losses, and every label that was tried would be left, the right one too.
+        """
+        return "gain" if self.options.actions.factors > 1 else "ascent"
 
 
 @final
@@ -257,6 +279,16 @@ def towards_finite_targets(choices: int) -> PolicyLoss:
     def loss(policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]) -> Array:
         probability = jnp.exp(choice_log_probabilities(policy, rows, choices))
         return weight @ ((probability - rows["target"]) ** 2).sum((1, 2))
+
+    return loss
+
+
+def expected_gain(choices: int) -> PolicyLoss:
+    """Ascent on what the problem maximises, mean_r Σ_a π_θ(a|s_r) A_ra."""
+
+    def loss(policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]) -> Array:
+        probability = jnp.exp(choice_log_probabilities(policy, rows, choices))
+        return -weight @ (probability * rows["gain"]).sum((1, 2))
 
     return loss
 
