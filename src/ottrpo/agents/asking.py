@@ -105,7 +105,7 @@ class SquashedGaussian(Gaussian):
         stretch = np.log(half * (1.0 - inside**2)).sum(-1)
         return super().log_prob(np.arctanh(inside)) - stretch
 
-    def entropy(self) -> None:  # type: ignore[override]
+    def entropy(self) -> None:
         """There is no formula for it."""
 
     def _squashed(self, drawn: Array) -> Array:
@@ -178,12 +178,17 @@ class Asked(Playing):
     set_parameters: Any
 
     def state_dict(self) -> dict[str, Any]:
-        """The trained arrays, by their path, as copies in torch's tensors: `load_state_dict`."""
-        return {name: tensors(array) for name, array in self.get_parameters().items()}
+        """The trained arrays, by their path, as copies in torch's tensors: `load_state_dict`.
+
+        Those without entries, as of images that have no flat features, are left out.
+        """
+        return {name: tensors(array) for name, array in self.get_parameters().items() if array.size}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
         """Replace the trained arrays by these; ``strict``: by all that there are."""
-        self.set_parameters(as_arrays(dict(state_dict)), exact_match=strict)
+        known = self.get_parameters()
+        empty = {name: array for name, array in known.items() if not array.size}
+        self.set_parameters(empty | as_arrays(dict(state_dict)), exact_match=strict)
 
     def obs_to_tensor(self, observation: Any) -> tuple[Any, bool]:
         """Observations as a batch of torch's tensors, and whether they were a batch before."""
