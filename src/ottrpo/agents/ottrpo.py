@@ -26,7 +26,8 @@ from .radius import Radius
 from .settings import OTTRPOSettings
 
 BOX_RADIUS, LABELS_RADIUS = "30%", "10%"
-FACTORS_RADIUS = "60%"  # of several factors, whose gains are taken as they are
+# of several factors, whose gains are taken as they are: far at first, where much is to be found
+FACTORS_RADIUS = {"start": "100%", "end": "20%"}
 # what an update may really go: in most tasks a fit of the targets of 30 % gets about as far
 SMALL_RADIUS = "1%"
 # of what a step really goes: far while most of it is real, then ever less

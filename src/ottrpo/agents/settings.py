@@ -219,8 +219,8 @@ class OTTRPOSettings(DeepSettings):
         radius: ε, the transport budget of an update: a number, a schedule (a function of the
             progress that remains, or ``{"start": x, "end": y}``), or ``"30%"``: that
             share of the rollout's mean cost of a sampled action, whatever its unit. By default
-            30 % for actions in a box and 10 % for finite ones; with ``mixed`` or ``adapt_pace``,
-            which really spend it, less.
+            30 % for actions in a box, 10 % for finite ones, and 100 % falling to 20 % for those
+            of several factors; with ``mixed`` or ``adapt_pace``, which really spend it, less.
         cost: of moving an action; squared Euclidean by default for boxes, binary for labels.
         model: how the advantage is thought to behave around the policy. ``linear`` (default with
             GAE): to first order, with all actions as candidates. ``sample``: the paper's
