@@ -231,7 +231,7 @@ class TestRefusals:
         ("observation", "action", "message"),
         [
             (spaces.Box(-1, 1, (2,)), spaces.Box(-np.inf, np.inf, (1,)), "must be bounded"),
-            (spaces.Box(-1, 1, (2,)), spaces.Dict({}), "action space .* is not supported"),
+            (spaces.Box(-1, 1, (2,)), spaces.Dict({}), "action space is not supported"),
             (spaces.Box(-1, 1, (2,)), spaces.Box(-1, 1, (0,)), "at least one entry"),
             (spaces.Tuple([]), spaces.Discrete(2), "observation space .* is not supported"),
             (

@@ -131,12 +131,10 @@ def test_sb3_s_spelling_of_the_size_of_features():
 def test_sb3_s_words_for_what_is_so_anyway():
     so = {"use_expln": False, "squash_output": False, "share_features_extractor": False}
     assert agent(policy_kwargs=so | {"normalize_images": True, "full_std": True})
-    for name in so:
-        with pytest.raises(ValueError, match=f"{name} must be False, got True: "):
-            agent(policy_kwargs={name: True})
-    for name in ("features_extractor_class", "optimizer_class", "optimizer_kwargs"):
-        with pytest.raises(ValueError, match=f"can't have {name}: "):
-            agent(policy_kwargs={name: None})
+    with pytest.raises(ValueError, match="share_features_extractor must be False, got True: "):
+        agent(policy_kwargs={"share_features_extractor": True})
+    with pytest.raises(ValueError, match="can't have features_extractor_class: "):
+        agent(policy_kwargs={"features_extractor_class": None})
     with pytest.warns(UserWarning, match="before 1.8"):
         made = agent(policy_kwargs={"net_arch": [{"pi": [4], "vf": [5]}]})
     assert made.policy.net_arch == {"pi": [4], "vf": [5]}

@@ -1,10 +1,7 @@
 """Saying what is shown, within the budget that SB3's own tests give PPO: 5 updates of 256 steps.
 
-Five updates are few for a trust region: at 10 % of the mass each, OT-TRPO's default for finite
-actions solves the simplest of these tasks, and is under way in the others. Its regression on the
-optimal policy solves all of them; as a default it would not do, because it keeps policies from
-becoming certain (docs/ottrpo.md). In a box the task asks for an agent that begins as widely as PPO
-does, with σ = 1 and white noise; our default begins with less, and pink, and looks for control.
+OT-TRPO's defaults solve all of them. Its older estimate needs, in a box, to begin as widely as PPO
+does, with σ = 1 and white noise.
 """
 
 import pytest
@@ -31,7 +28,8 @@ TASKS = {
     "box": (lambda: IdentityEnvBox(eps=0.5), 1000, BOX),
 }
 CASES = [
-    ("label", OTTRPO, ROLLOUT),
+    *((task, OTTRPO, ROLLOUT) for task in ("label", "labels", "bits")),
+    ("box", OTTRPO, {}),
     ("label", OTTRPO, ROLLOUT | {"advantage": "network"}),
     *((task, OTTRPO, ROLLOUT | {"update": "regression"}) for task in ("label", "labels", "bits")),
     ("box", OTTRPO, AS_PPO_BEGINS | {"advantage": "gae"}),

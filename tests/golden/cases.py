@@ -109,7 +109,10 @@ CASES: dict[str, Case] = {
     "labels, table": _deep(MATCH, cost=TableCost(LINE), radius="20%"),
     "labels, table of states": _deep(MATCH, cost=TableCost([LINE, np.transpose(LINE), LINE])),
     "labels, too large a radius": _deep(MATCH, radius=5.0),
-    "factors": _deep(_env("ottrpo/Match-v0", actions="multi-discrete", observations="box")),
+    "factors": _deep(  # as the default was when these were made
+        _env("ottrpo/Match-v0", actions="multi-discrete", observations="box"),
+        update="ascent",
+    ),
     "masks": _deep(_env("ottrpo/Match-v0", masked=True)),
     "bits, network": _network(_env("ottrpo/Match-v0", actions="multi-binary", observations="box")),
     "dictionary": _deep(_env("ottrpo/Match-v0", observations="dict"), policy="MultiInputPolicy"),

@@ -260,19 +260,24 @@ def ends(agent, kind, count, root, rng, told):
         assert same, f"{agent} on {kind} ended elsewhere after {kills} kills"
 
 
-def run(wanted, seed=0, minutes=None, only=None):
-    """Pairs until there were so many ends, or no time is left; what came of them."""
+def run(wanted, seed=0, minutes=None, only=None, at_a_time=AT_A_TIME):
+    """Pairs until there were so many ends, or no time is left; what came of them.
+
+    Returns:
+        what there was, and the ends by agent and by kind of environment.
+    """
     multiprocessing.set_forkserver_preload([__name__])
-    rng, told, kinds = random.Random(seed), Counter(), set()
+    rng, told, agents, kinds = random.Random(seed), Counter(), Counter(), Counter()
     until = None if minutes is None else time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory(prefix="ends-") as root:
         for number, (agent, kind) in enumerate(pairs(rng) if only is None else only):
             if told["identical"] >= wanted or (until and time.monotonic() > until):
                 break
-            ends(agent, kind, AT_A_TIME, Path(root) / str(number), rng, told)
-            kinds.add(kind)
+            ends(agent, kind, at_a_time, Path(root) / str(number), rng, told)
+            agents[agent] += at_a_time
+            kinds[kind] += at_a_time
             print(f"{agent} on {kind}: {dict(told)}", flush=True)
-    return told, kinds
+    return told, agents, kinds
 
 
 def main():
@@ -282,8 +287,13 @@ def main():
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    told, kinds = run(options.ends, options.seed, options.minutes)
-    print(f"{told['identical']} ends in {len(kinds)} kinds of environments: {dict(told)}")
+    told, agents, kinds = run(options.ends, options.seed, options.minutes)
+    for name, count in (*agents.items(), *kinds.items()):
+        print(f"{name:<28} {count:>4}")
+    print(
+        f"{told['identical']} ends of {len(agents)} agents in {len(kinds)} kinds of "
+        f"environments: {dict(told)}"
+    )
 
 
 if __name__ == "__main__":

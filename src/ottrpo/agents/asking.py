@@ -5,9 +5,11 @@ box, and densities per unit of action. Values are in the units in which they are
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 
 from ottrpo.engine.acting import Eyes, forward_for
 from ottrpo.engine.spaces import BoxActions, Encoded, FiniteActions
@@ -16,6 +18,7 @@ from ottrpo.engine.state import TrainState
 from .playing import Playing, as_batch, channels_first, masks_of, rows_of
 
 Array = Any
+MOST_SQUASHED = 1.0 - 1e-6  # beyond it an action could have come from anywhere
 
 
 class Gaussian:
@@ -74,7 +77,75 @@ class Categorical:
         return -(np.exp(self._log) * self._log).sum((-2, -1))
 
 
+class SquashedGaussian(Gaussian):
+    """A normal distribution, squashed into the box by a hyperbolic tangent.
+
+    Densities are per unit of the squashed action. Its entropy has no closed form: ``None``, as of
+    SB3's.
+    """
+
+    def __init__(self, actions: BoxActions, rng: np.random.Generator, mean: Array, std: Array):
+        super().__init__(actions, rng, mean, std)
+        self._mean, self._std, self._box = mean, std, actions
+
+    def sample(self) -> Array:
+        """An action for each row."""
+        noise = self._rng.standard_normal(self._mean.shape, dtype=np.float32)
+        return self._squashed(self._mean + self._std * noise)
+
+    def mode(self) -> Array:
+        """The squashed mean of each row."""
+        return self._squashed(self._mean)
+
+    def log_prob(self, actions: Array) -> Array:
+        """Logarithm of the density at an action of each row."""
+        half = 0.5 * (self._box.high - self._box.low)
+        share = (np.asarray(actions).reshape(self._mean.shape) - self._box.low) / half - 1.0
+        inside = np.clip(share, -MOST_SQUASHED, MOST_SQUASHED)
+        stretch = np.log(half * (1.0 - inside**2)).sum(-1)
+        return super().log_prob(np.arctanh(inside)) - stretch
+
+    def entropy(self) -> None:
+        """There is no formula for it."""
+
+    def _squashed(self, drawn: Array) -> Array:
+        return self._box.to_world(np.tanh(drawn)).reshape(self._shape)
+
+
+class OnTensors:
+    """A distribution that was asked with torch's tensors, and answers with them."""
+
+    def __init__(self, distribution: "Distribution") -> None:
+        self._distribution = distribution
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._distribution, name)
+        return lambda *arrays: tensors(method(*map(as_arrays, arrays)))
+
+
 Distribution = Gaussian | Categorical
+
+
+def as_arrays(given: Any) -> Any:
+    """Tensors of torch's as arrays, also in a dictionary; anything else as it is."""
+    if isinstance(given, dict):
+        return {key: as_arrays(leaf) for key, leaf in given.items()}
+    return given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else given
+
+
+def tensors(arrays: Any) -> Any:
+    """Copies of arrays as torch's tensors, also in a dictionary or a tuple."""
+    if isinstance(arrays, dict):
+        return {key: tensors(leaf) for key, leaf in arrays.items()}
+    if isinstance(arrays, tuple):
+        return tuple(map(tensors, arrays))
+    return None if arrays is None else torch.tensor(np.asarray(arrays))
+
+
+def holds_tensors(given: Any) -> bool:
+    """Whether it is a tensor of torch's, or a dictionary of them."""
+    leaves = given.values() if isinstance(given, dict) else [given]
+    return any(isinstance(leaf, torch.Tensor) for leaf in leaves)
 
 
 def distribution_of(
@@ -82,22 +153,53 @@ def distribution_of(
 ) -> Distribution:
     """Of the rows of an actor's record."""
     if isinstance(actions, BoxActions):
-        return Gaussian(actions, rng, drawn["mean"], drawn["std"])
+        kind = SquashedGaussian if actions.squash else Gaussian
+        return kind(actions, rng, drawn["mean"], drawn["std"])
     return Categorical(actions, rng, drawn["logits"])
 
 
 def drawn_actions(actions: BoxActions | FiniteActions, drawn: dict[str, Array]) -> Array:
     """The actions in the rows of an actor's record, not clipped."""
     if isinstance(actions, BoxActions):
-        return actions.to_world(drawn["action"]).reshape(-1, *actions.shape)
+        taken = np.tanh(drawn["action"]) if actions.squash else drawn["action"]
+        return actions.to_world(taken).reshape(-1, *actions.shape)
     return actions.to_world(drawn["label"])
 
 
 class Asked(Playing):
-    """What `DeepAgent` answers in the place of SB3's policies, on arrays."""
+    """What `DeepAgent` answers in the place of SB3's policies.
+
+    On arrays; who asks with torch's tensors is answered with tensors, which know no gradient.
+    """
 
     algorithm: Any
     train_state: TrainState
+    get_parameters: Any
+    set_parameters: Any
+
+    def state_dict(self) -> dict[str, Any]:
+        """The trained arrays, by their path, as copies in torch's tensors: `load_state_dict`.
+
+        Those without entries, as of images that have no flat features, are left out.
+        """
+        return {name: tensors(array) for name, array in self.get_parameters().items() if array.size}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
+        """Replace the trained arrays by these; ``strict``: by all that there are."""
+        known = self.get_parameters()
+        empty = {name: array for name, array in known.items() if not array.size}
+        self.set_parameters(empty | as_arrays(dict(state_dict)), exact_match=strict)
+
+    def obs_to_tensor(self, observation: Any) -> tuple[Any, bool]:
+        """Observations as a batch of torch's tensors, and whether they were a batch before."""
+        batch, vectorised = as_batch(as_arrays(observation), self.observation_space)
+        return tensors(channels_first(batch, self.observation_space)), vectorised
+
+    def set_training_mode(self, mode: bool) -> None:
+        """Nothing here behaves differently in training; SB3's tools call this."""
+
+    def reset_noise(self, n_envs: int = 1) -> None:
+        """Every rollout and every `predict` draws noise of its own; SB3's programs call this."""
 
     @property
     def net_arch(self) -> dict[str, list[int]]:
@@ -120,18 +222,20 @@ class Asked(Playing):
         distribution = self.get_distribution(obs, action_masks)
         return self.predict_values(obs), distribution.log_prob(actions), distribution.entropy()
 
-    def get_distribution(self, obs: Any, action_masks: Any = None) -> Distribution:
+    def get_distribution(self, obs: Any, action_masks: Any = None) -> Any:
         """That of the actions for each observation."""
-        encoded = self._encoded(obs)
+        encoded = self._encoded(as_arrays(obs))
         rows = len(encoded.flat)
         actor = self.actor(1, rows, np.random.default_rng(0))  # what it draws is not used
         actor.act(0, encoded.flat, encoded.images, masks_of(self.actions, action_masks, rows))
         drawn = {name: array[0] for name, array in actor.record().items()}
-        return distribution_of(self.actions, drawn, self._predict_rng)
+        distribution = distribution_of(self.actions, drawn, self._predict_rng)
+        return OnTensors(distribution) if holds_tensors(obs) else distribution
 
     def predict_values(self, obs: Any) -> Array:
         """The value of each observation, [n, 1]."""
-        return self.values_of(self._encoded(obs))
+        value = self.values_of(self._encoded(as_arrays(obs)))
+        return tensors(value) if holds_tensors(obs) else value
 
     def values_of(self, encoded: Encoded) -> Array:
         """The same of what the engine sees."""

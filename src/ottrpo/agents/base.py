@@ -39,10 +39,10 @@ from ottrpo.engine.update import require_finite_update
 
 from .asking import Asked
 from .offering import offer
-from .policies import POLICIES, architecture_of, bins_of, layout_for
+from .policies import POLICIES, architecture_of, bins_of, layout_for, squashed, weight_decay_of
 from .saving import SavedAgent, streams
 from .settings import DeepSettings
-from .watching import Later, Locals, Watcher
+from .watching import Locals, RolloutView, Watcher, complete_view
 
 # settings that are asked for at every update; for the others the algorithm is built anew
 LIVE = (
@@ -57,7 +57,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
     policy_aliases: ClassVar[dict[str, Any]] = POLICIES
     LOG_STD_INIT: ClassVar[float] = 0.0
     _last_obs: Any
-    rollout_buffer: Any = None  # a view of the last rollout that callbacks watched
+    rollout_buffer: Any = None  # a `RolloutView` of the last rollout
     settings_type: ClassVar[type[DeepSettings]]
     told: DeepSettings  # change it by `tell`, or by assigning to the attribute of the setting
 
@@ -163,8 +163,9 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
     def _plan_networks(self) -> None:
         if not hasattr(self, "observation_space"):
             raise ValueError("an agent needs an environment to learn its spaces from, got None")
-        self.layout = layout_for(self.policy_class, self.observation_space)
-        self.actions = actions_of(self.action_space, bins_of(self.policy_kwargs))
+        self.layout = layout_for(self.policy_class, self.observation_space, self.policy_kwargs)
+        squash = squashed(self.policy_kwargs)
+        self.actions = actions_of(self.action_space, bins_of(self.policy_kwargs), squash=squash)
         self.architecture = architecture_of(
             self.policy_kwargs,
             self.layout,
@@ -238,6 +239,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
             "vf_coef": self.told.vf_coef,
             "max_grad_norm": self.told.max_grad_norm,
             "normalize_advantage": self.told.normalize_advantage,
+            "weight_decay": weight_decay_of(self.policy_kwargs),
         }
 
     def _schedules(self, **more: Any) -> Schedules:
@@ -322,6 +324,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
 
     def _train_and_record(self, rollout: Rollout) -> None:
         before = self.train_state
+        complete_view(self, rollout)
         try:
             with jax.default_device(self.jax_device):
                 update = self.train(rollout)
@@ -348,7 +351,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
             self._last_obs = self.layout.encode(self._last_obs, source.rows)
         actor = self.actor(self.told.n_steps, source.rows, self.rng, masked=masked)
         watcher = None if callback is None else Watcher(self, callback, actor)
-        taken = self.num_timesteps
+        taken, starts = self.num_timesteps, self._last_episode_starts
         collected = collect(source, actor, self._last_obs, self.told.n_steps, watcher, taken=taken)
         if collected is None:
             return None
@@ -357,9 +360,11 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         if watcher is None:
             self._update_info_buffer(recorder.endings, np.ones(len(recorder.endings)))
             self.num_timesteps += self.told.n_steps * source.rows
-        else:  # what callbacks see of the advantages is what the update learns from
+            self.rollout_buffer = RolloutView(self, actor, recorder, starts=starts)
+        else:
             self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
-            watcher.complete(Later(self.algorithm.estimate, self.train_state, rollout, self._now()))
+            complete_view(self, rollout)
+            watcher.complete()
         return rollout
 
     def actor(
@@ -396,6 +401,3 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         super().set_random_seed(seed)
         if seed is not None:
             self.rng, self._predict_rng, _ = streams(seed)
-
-    def set_training_mode(self, mode: bool) -> None:
-        """Nothing here behaves differently in training; SB3's tools call this."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ottrpo.core.checks import Refused
 from ottrpo.engine.schedules import as_schedule
 
 Check = Callable[[str, Any], Any]
@@ -14,56 +15,56 @@ Check = Callable[[str, Any], Any]
 def number(name: str, value: Any) -> float:
     """``value`` as a float; neither text nor a flag is read as a number."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise ValueError(f"{name} must be a number, got {value!r}")
+        raise Refused(f"{name} must be a number, got {value!r}")
     return float(value)
 
 
 def flag(name: str, value: Any) -> bool:
     """``value`` if it is True or False; "no" would count as true."""
     if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name} must be True or False, got {value!r}")
+        raise Refused(f"{name} must be True or False, got {value!r}")
     return bool(value)
 
 
 def at_least(name: str, value: Any, least: int = 1) -> int:
     """``value`` as an integer that is large enough."""
     if not number(name, value).is_integer() or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+        raise Refused(f"{name} must be an integer of at least {least}, got {value!r}")
     return int(value)
 
 
 def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> Any:
     """``value`` if it is allowed."""
     if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+        raise Refused(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
     return value
 
 
 def fraction(name: str, value: Any) -> float:
     """``value`` if it lies between 0 and 1."""
     if not 0 <= number(name, value) <= 1:
-        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}")
+        raise Refused(f"{name} must lie between 0 and 1, got {value!r}")
     return float(value)
 
 
 def not_negative(name: str, value: Any) -> float:
     """``value`` if it is not negative."""
     if not number(name, value) >= 0:
-        raise ValueError(f"{name} must not be negative, got {value!r}")
+        raise Refused(f"{name} must not be negative, got {value!r}")
     return float(value)
 
 
 def positive(name: str, value: Any) -> float:
     """``value`` if it is a positive number."""
     if not number(name, value) > 0:
-        raise ValueError(f"{name} must be a positive number, got {value!r}")
+        raise Refused(f"{name} must be a positive number, got {value!r}")
     return float(value)
 
 
 def finite(name: str, value: Any) -> float:
     """``value`` if it is neither NaN nor infinite."""
     if not np.isfinite(number(name, value)):
-        raise ValueError(f"{name} must be finite, got {value!r}")
+        raise Refused(f"{name} must be finite, got {value!r}")
     return float(value)
 
 

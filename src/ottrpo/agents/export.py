@@ -272,7 +272,9 @@ def _latent(graph: Graph, body: Body, flat: str, images: Sequence[str]) -> str:
 
 
 def _encoded(graph: Graph, encoder: ImageEncoder, image: str) -> str:
-    x = graph.add("Div", graph.cast(image, np.float32), np.float32(255))
+    x = graph.cast(image, np.float32)
+    if encoder.scaled:
+        x = graph.add("Div", x, np.float32(255))
     for kernel, bias, stride in zip(encoder.kernels, encoder.biases, encoder.STRIDES, strict=True):
         x = graph.add("Conv", x, np.asarray(kernel), np.asarray(bias), strides=[stride, stride])
         x = graph.add("Relu", x)
@@ -285,7 +287,8 @@ def _linear(graph: Graph, layer: Linear, x: str) -> str:
 
 def _boxed(graph: Graph, actions: BoxActions, mean: str) -> str:
     """As `BoxActions.to_world` does it, so that the bounds are never left."""
-    action = graph.add("Clip", mean, np.float32(-1), np.float32(1))
+    bounds = () if actions.squash else (np.float32(-1), np.float32(1))
+    action = graph.add("Tanh" if actions.squash else "Clip", mean, *bounds)
     if not actions.is_unit:
         share = graph.add("Mul", graph.add("Add", action, np.float32(1)), np.float32(0.5))
         rest = graph.add("Sub", np.float32(1), share)

@@ -8,6 +8,7 @@ from ottrpo.engine.algorithms.objective import Objective
 from ottrpo.engine.spaces import BoxActions
 
 from .base import DeepAgent
+from .policies import weight_decay_of
 from .settings import DeepSettings
 
 
@@ -81,6 +82,8 @@ class GuidedAgent(DeepAgent):
                 f"{type(self).__name__} needs actions in a Box, got {self.action_space}: its "
                 "penalty differentiates sampled actions; use OTTRPO for finite ones"
             )
+        if weight_decay_of(self.policy_kwargs):
+            raise ValueError(f"{type(self).__name__} has no weight_decay; use optimizer_class Adam")
         limits_end = self.told.time_limits == "terminal"
         return super()._shared(limits_end=limits_end) | {
             "objective": Objective(

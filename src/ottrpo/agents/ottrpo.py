@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, final
 
 from ottrpo.core import Binary, Cost, Ordinal, SquaredEuclidean
+from ottrpo.core.checks import Refused
 from ottrpo.engine import models
 from ottrpo.engine.algorithms.mixed import MixedTrustRegion
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
@@ -25,12 +26,15 @@ from ottrpo.engine.schedules import (
 from ottrpo.engine.spaces import BinnedActions, BoxActions
 
 from .base import DeepAgent
+from .policies import weight_decay_of
 from .radius import Radius
 from .settings import OTTRPOSettings
 
 BOX_RADIUS, LABELS_RADIUS = "30%", "10%"
 # of labels the divergence grows like the square of the mass that is moved
 LABELS_KL_RADIUS = "1%"
+# of several factors, whose gains are taken as they are: far at first, where much is to be found
+FACTORS_RADIUS = {"start": "100%", "end": "20%"}
 # what an update may really go: in most tasks a fit of the targets of 30 % gets about as far
 SMALL_RADIUS = "1%"
 # of what a step really goes: far while most of it is real, then ever less
@@ -60,7 +64,7 @@ class OTTRPO(DeepAgent):
             and self.told.normalize_advantage
             and self.told.n_steps * self.n_envs == 1
         ):
-            raise ValueError(
+            raise Refused(
                 "n_steps times the number of environments must be above 1: a single advantage "
                 "minus its mean is 0, and nothing would be learnt"
             )
@@ -68,17 +72,35 @@ class OTTRPO(DeepAgent):
     @property
     def estimator(self) -> str:
         """What is known of the advantage: as told, or the best that can be used here."""
-        told = self.told
+        return self._estimator(self.told)
+
+    def _estimator(self, told: OTTRPOSettings) -> str:
         if told.advantage is not None:
             return told.advantage
         usual = told.region == "transport"
         usual &= told.update != "ascent" and told.trust_region == "exact" and not told.adapt_pace
         usual &= not (told.learn_std or told.use_sde or told.log_std_final is not None)
         usual &= told.model == "linear" and told.hold_out != 0 and not self.layout.images
+        usual &= told.clip_range_vf is None and not weight_decay_of(self.policy_kwargs)
         if not usual or not isinstance(self.actions, BoxActions):
             return "gae"
         cost = SquaredEuclidean() if told.cost is None else told.cost
         return "gae" if quadratic_metric(cost, self.actions.size) is None else "mixed"
+
+    def tell(self, name: str, value: Any) -> None:
+        """Change a setting; from the next update on it counts.
+
+        Raises:
+            ValueError: if it is not as it must be, or can't change any more.
+        """
+        if "schedules" in vars(self):
+            needed = self._estimator(self.told.changed(**{name: value}))
+            if name not in self.told.fixed and needed != self.estimator:
+                raise ValueError(
+                    f"{name} can't change once an agent is built with advantage "
+                    f"{self.estimator!r}; make another with advantage {needed!r}"
+                )
+        super().tell(name, value)
 
     def _plan_networks(self) -> None:
         super()._plan_networks()
@@ -89,7 +111,9 @@ class OTTRPO(DeepAgent):
 
     def _schedules(self, **more: Any) -> Schedules:
         mixed = self.estimator == "mixed"
-        labels = LABELS_KL_RADIUS if self.told.region == "kl" else LABELS_RADIUS
+        labels: Any = FACTORS_RADIUS if self._takes_gains_of_factors else LABELS_RADIUS
+        if self.told.region == "kl":
+            labels = LABELS_KL_RADIUS
         default: Any = BOX_RADIUS if isinstance(self.actions, BoxActions) else labels
         if mixed or self.told.adapt_pace:
             default = MIXED_RADIUS if mixed else SMALL_RADIUS
@@ -101,8 +125,25 @@ class OTTRPO(DeepAgent):
         if mixed and self.told.gae_lambda is None:
             schedules = replace(schedules, gae_lambda=MIXED_TRACE)
         if mixed and self.told.noise_color is None:
-            schedules = replace(schedules, noise_color=MIXED_COLOR)
+            schedules = replace(schedules, noise_color=Either(*map(self._if_it_lasts, MIXED_COLOR)))
         return schedules
+
+    def _if_it_lasts(self, fade: Straight) -> Any:
+        """The schedule; 0 in a training of which the fade would not last a rollout."""
+
+        def value(left: Any) -> Any:
+            total, rollout = self._total_timesteps, self.told.n_steps * self.n_envs
+            return 0.0 if 0 < total * fade.end_fraction < rollout else fade(left)
+
+        return value
+
+    @property
+    def _takes_gains_of_factors(self) -> bool:
+        """Whether the update of several factors is that of their gains as they are."""
+        told, actions = self.told, self.actions
+        if isinstance(actions, BoxActions | BinnedActions) or actions.factors == 1:
+            return False
+        return self.estimator == "gae" and told.model == "linear" and told.update in (None, "gain")
 
     def _outdated(self) -> bool:
         return bool(self.algorithm.relative != self._radius.relative)
@@ -121,7 +162,9 @@ class OTTRPO(DeepAgent):
             **self._shared(),
         }
         if not mixed:
-            return TrustRegion(**given)
+            return TrustRegion(clip_range_vf=self.told.clip_range_vf, **given)
+        if given["weight_decay"]:
+            raise ValueError("advantage 'mixed' has no weight_decay; use 'gae' or 'network'")
         if self.layout.images:
             raise ValueError("advantage 'mixed' keeps no images; use 'gae' or 'network'")
         steps = self.told.n_steps

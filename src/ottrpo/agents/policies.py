@@ -3,18 +3,24 @@
 import warnings
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
 
-from ottrpo.core.checks import require_one_of
+from ottrpo.core.checks import Refused, require_one_of
 from ottrpo.engine.networks import Architecture, activation_name
 from ottrpo.engine.spaces import BoxActions, FiniteActions, ObservationLayout, observation_layout
+from ottrpo.engine.update import ADAM_EPSILON
 
-from .checks import at_least, finite
+from .checks import at_least, finite, flag, not_negative
 
 KEYWORDS = (
     *("net_arch", "activation_fn", "ortho_init", "log_std_init", "features_dim"),
-    *("features_extractor_kwargs", "bins"),
+    *("features_extractor_kwargs", "bins", "squash_output", "use_expln", "normalize_images"),
+    *("optimizer_class", "optimizer_kwargs"),
 )
+WITH_SDE = ("squash_output", "use_expln")  # as in SB3 they go with gSDE alone
+OPTIMISERS = ("Adam", "AdamW")
+ADAMW_DECAY = 0.01  # torch's, if nothing is said
 # SB3's that can be said because it is so anyway: the one value, and what the others would need
 AS_IT_IS: dict[str, tuple[Any, str]] = {
     "share_features_extractor": (
@@ -22,16 +28,12 @@ AS_IT_IS: dict[str, tuple[Any, str]] = {
         "policy and value function have encoders of their own, so that a step back of the policy "
         "leaves the value function alone",
     ),
-    "use_expln": (False, "σ is an exponential"),
-    "squash_output": (False, "a Gaussian's actions are clipped to their box"),
     "full_std": (True, "gSDE has a σ for every feature and action"),
-    "normalize_images": (True, "pixels are divided by 255; use MlpPolicy for other arrays"),
 }
+# of Adam
+AS_ADAM_IS = {"eps": ADAM_EPSILON, "betas": (0.9, 0.999), "amsgrad": False, "maximize": False}
 # torch's
-INSTEAD = {
-    "features_extractor_class": "networks are JAX's; see features_dim and net_arch",
-    **dict.fromkeys(("optimizer_class", "optimizer_kwargs"), "Adam is the optimiser"),
-}
+INSTEAD = {"features_extractor_class": "networks are JAX's; see features_dim and net_arch"}
 
 
 class MlpPolicy:
@@ -64,18 +66,53 @@ def bins_of(policy_kwargs: Any) -> int | None:
     return at_least("bins", policy_kwargs["bins"], 2)
 
 
-def layout_for(policy_class: Any, space: spaces.Space[Any]) -> ObservationLayout:
+def weight_decay_of(policy_kwargs: Any) -> float:
+    """What SB3's ``optimizer_class`` and ``optimizer_kwargs`` ask for, if it can be had here."""
+    name = optimiser_name((policy_kwargs or {}).get("optimizer_class"))
+    given = dict((policy_kwargs or {}).get("optimizer_kwargs") or {})
+    decay = given.pop("weight_decay", ADAMW_DECAY if name == "AdamW" else 0.0)
+    if not_negative("weight_decay", decay) and name == "Adam":
+        raise Refused(f"weight_decay {decay!r} needs optimizer_class AdamW, which does it properly")
+    for key, value in given.items():
+        require_one_of(key, ("weight_decay", *AS_ADAM_IS), "one of optimizer_kwargs")
+        only = AS_ADAM_IS[key]
+        if value != only and tuple(np.atleast_1d(value)) != only:
+            raise Refused(f"{key} of optimizer_kwargs must be {only}, got {value!r}")
+    return float(decay)
+
+
+def optimiser_name(given: Any) -> str:
+    """That of a class of torch's, or of its name."""
+    name = "Adam" if given is None else getattr(given, "__name__", given)
+    if name not in OPTIMISERS:
+        raise Refused(
+            f"optimizer_class must be one of {', '.join(OPTIMISERS)}, or torch's class of that "
+            f"name; got {given!r}"
+        )
+    return str(name)
+
+
+def squashed(policy_kwargs: Any) -> bool:
+    """Whether actions are to be squashed into their box."""
+    return bool(isinstance(policy_kwargs, dict) and policy_kwargs.get("squash_output"))
+
+
+def layout_for(
+    policy_class: Any, space: spaces.Space[Any], policy_kwargs: Any = None
+) -> ObservationLayout:
     """Where observations go in a policy of this kind; refused if there is nothing for it."""
     if policy_class not in POLICIES.values():
         known = ", ".join(POLICIES)
         raise ValueError(f"policy must be one of {known} (ours, not torch's); got {policy_class}")
-    layout = observation_layout(space, convolve=policy_class.convolve)
+    pixels = not isinstance(policy_kwargs, dict) or policy_kwargs.get("normalize_images", True)
+    layout = observation_layout(space, convolve=policy_class.convolve, pixels=pixels)
     if not layout.parts:
         raise ValueError(f"there is nothing to observe in {space}")
     if policy_class is CnnPolicy and not layout.images:
-        raise ValueError(
+        raise Refused(
             "CnnPolicy needs an image, a Box of bytes from 0 to 255 with three axes; got "
-            f"{space}. Use MlpPolicy"
+            f"{space}. Use MlpPolicy, or policy_kwargs=dict(normalize_images=False) for other "
+            "numbers in three axes, channels first"
         )
     return layout
 
@@ -92,7 +129,7 @@ def architecture_of(
     if not isinstance(policy_kwargs, dict):
         raise ValueError(f"policy_kwargs must be a dict, got {policy_kwargs!r}")
     for name, value in policy_kwargs.items():
-        _require_keyword(name, value)
+        _require_keyword(name, value, use_sde=use_sde)
     sizes = dict(policy_kwargs.get("features_extractor_kwargs") or {})  # SB3's way to say it
     for name in sizes:
         require_one_of(name, ("features_dim", "cnn_output_dim"), "one of features_extractor_kwargs")
@@ -115,12 +152,18 @@ def architecture_of(
         ortho_init=bool(policy_kwargs.get("ortho_init", True)),
         log_std_init=log_std,
         use_sde=use_sde,
+        use_expln=bool(policy_kwargs.get("use_expln", False)),
         features_dim=at_least("features_dim", features_dim),
+        scale_images=bool(policy_kwargs.get("normalize_images", True)),
     )
 
 
-def _require_keyword(name: str, value: Any) -> None:
+def _require_keyword(name: str, value: Any, *, use_sde: bool) -> None:
     """Refuse one of ``policy_kwargs`` that nothing here does."""
+    if name in (*WITH_SDE, "normalize_images"):
+        flag(name, value)
+    if name in WITH_SDE and value and not use_sde:
+        raise Refused(f"{name} needs gSDE: use_sde=True")
     if name in INSTEAD:
         raise ValueError(f"policy_kwargs can't have {name}: {INSTEAD[name]}")
     if name not in AS_IT_IS:

@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any, ClassVar, Literal, Self, final, get_args, get_origin
 
 from ottrpo.core import Cost
-from ottrpo.core.checks import require_one_of
+from ottrpo.core.checks import Refused, require_one_of
 from ottrpo.core.cost_data import cost_from_data, cost_to_data
 from ottrpo.engine import models
 from ottrpo.engine.models.base import N_CANDIDATES
@@ -31,6 +31,7 @@ from .checks import (
     scheduled,
     scheduling,
 )
+from .policies import optimiser_name
 from .radius import Radius
 
 # say where to write or to compute, not what; a file has no say in it
@@ -57,7 +58,8 @@ class DeepSettings:
         sde_sample_freq: steps between draws of its noise; -1: once per rollout.
         normalize_advantage: standardise the advantages.
         noise_color: exponent of the power spectrum of a Gaussian's noise over time: 0 white, 1
-            pink; a number or a schedule. By default it fades from 1 to 0 over a fifth of training.
+            pink; a number or a schedule. By default it fades from 1 to 0 over a fifth of training
+            (a tenth with ``mixed``, if that is no less than a rollout; else it is white).
         normalize_obs: running normalisation of observations, saved with the agent.
         normalize_reward: running scaling of rewards.
         clip_obs: normalised observations are clipped to this.
@@ -67,7 +69,10 @@ class DeepSettings:
         stats_window_size: episodes over which logged returns are averaged.
         tensorboard_log: directory for TensorBoard.
         policy_kwargs: ``net_arch``, ``activation_fn`` (a name or a torch class), ``ortho_init``,
-            ``log_std_init``, ``features_dim``; ``bins``: labels for each coordinate of a box.
+            ``log_std_init``, ``features_dim``; ``bins``: labels for each coordinate of a box;
+            ``squash_output`` and ``use_expln``, with gSDE; ``normalize_images=False`` for images
+            that are no bytes; ``optimizer_class`` Adam or AdamW, the latter with ``weight_decay``
+            in ``optimizer_kwargs``.
         verbose: 0 nothing, 1 SB3's tables.
         seed: of everything random.
         device: ``auto`` and ``cpu`` are the CPU; ``cuda`` the first accelerator.
@@ -90,6 +95,10 @@ class DeepSettings:
         ),
         **dict.fromkeys(
             ("use_rms_prop", "rms_prop_eps"), "Adam is the optimiser; see learning_rate"
+        ),
+        **dict.fromkeys(
+            ("rollout_buffer_class", "rollout_buffer_kwargs"),
+            "rollouts are arrays of the engine; callbacks see them as rollout_buffer",
         ),
     }
 
@@ -149,7 +158,7 @@ class DeepSettings:
         values = dict(zip(cls.positional, arguments, strict=False))
         for name, value in keywords.items():
             if name in cls.instead:
-                raise ValueError(f"{agent} has no {name!r}: {cls.instead[name]}")
+                raise Refused(f"{agent} has no {name!r}: {cls.instead[name]}")
             require_one_of(name, cls.names(), f"a setting of {agent}")
             if name in values:
                 raise ValueError(f"{name} is given twice, by position and by name")
@@ -211,8 +220,8 @@ class OTTRPOSettings(DeepSettings):
         radius: ε, the transport budget of an update: a number, a schedule (a function of the
             progress that remains, or ``{"start": x, "end": y}``), or ``"30%"``: that
             share of the rollout's mean cost of a sampled action, whatever its unit. By default
-            30 % for actions in a box and 10 % for finite ones; with ``mixed`` or ``adapt_pace``,
-            which really spend it, less.
+            30 % for actions in a box, 10 % for finite ones, and 100 % falling to 20 % for those
+            of several factors; with ``mixed`` or ``adapt_pace``, which really spend it, less.
         region: what the radius limits on average over the states: ``transport``, the discrepancy as
             in the paper; ``kl``, the divergence KL(π̃ | π) in nats, which knows no cost (``linear``
             in a box, all models of labels); ``sinkhorn``, transport by plans that are charged for
@@ -224,7 +233,8 @@ class OTTRPOSettings(DeepSettings):
             its mirror image. ``candidates`` (default with a network): sampled targets.
         update: ``regression`` on the transport targets (default for boxes), or the paper's
             regularised ``ascent`` (default for finite actions, where targets of one sample per
-            state would pull every policy towards the uniform one; not with ``linear`` in a box).
+            state would pull every policy towards the uniform one; not with ``linear`` in a box),
+            or, for finite actions, ascent on the ``gain`` as it is (default for several factors).
         advantage: what is known of it. ``gae``: estimates of the actions taken; ``network``: a
             learned A(s, a), fitted to them; ``mixed``: they, and critics Q(s, a) that learn from
             the last rollouts, each with half of the radius. By default ``mixed`` where it can be
@@ -247,6 +257,8 @@ class OTTRPOSettings(DeepSettings):
             large to bind, or for a slope to be believed (400 %); ``paper``: neither.
         learn_std: let the standard deviation move too (``linear``, or ``n_sources`` above 0).
         log_std_final: anneal the logarithm of the standard deviation to this value.
+        clip_range_vf: how far a value may go in an update from what it was, in the unit of
+            normalised rewards, as in SB3's PPO; ``None``: anywhere. Not with ``mixed``.
     """
 
     positional: ClassVar[tuple[str, ...]] = (
@@ -262,7 +274,6 @@ class OTTRPOSettings(DeepSettings):
     instead: ClassVar[Mapping[str, str]] = {
         **DeepSettings.instead,
         "clip_range": "the trust region takes its place, see radius",
-        "clip_range_vf": "the value function is not clipped; see vf_coef and max_grad_norm",
         "target_kl": "the trust region takes its place, see radius",
         "ent_coef": "exploration is set by noise_color, learn_std, log_std_final and "
         "policy_kwargs=dict(log_std_init=...)",
@@ -272,7 +283,7 @@ class OTTRPOSettings(DeepSettings):
     region: Literal["transport", "kl", "sinkhorn"] = "transport"
     cost: Any = None
     model: str | None = None
-    update: Literal["regression", "ascent"] | None = None
+    update: Literal["regression", "ascent", "gain"] | None = None
     advantage: Literal["gae", "network", "mixed"] | None = None
     buffer_size: int = 131_072
     critic_ratio: float = 0.25
@@ -284,6 +295,7 @@ class OTTRPOSettings(DeepSettings):
     trust_region: Literal["exact", "paper"] = "exact"
     learn_std: bool = False
     log_std_final: float | None = None
+    clip_range_vf: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -300,6 +312,8 @@ class OTTRPOSettings(DeepSettings):
             raise ValueError(
                 f"std_step and advantage 'mixed' move σ themselves, without {moved[0]}"
             )
+        if self.advantage == "mixed" and self.clip_range_vf is not None:
+            raise ValueError("advantage 'mixed' has no clip_range_vf; use 'gae' or 'network'")
         if self.advantage == "mixed" and self.hold_out == 0:
             raise ValueError("advantage 'mixed' is steered by what is held out: hold_out above 0")
         if self.std_step and self.model != "linear":
@@ -313,7 +327,10 @@ def _to_data(name: str, value: Any) -> Any:
         return schedule_to_data(value)
     if name == "policy_kwargs":
         value = value or {}
-        return value | {"activation_fn": activation_name(value.get("activation_fn", "tanh"))}
+        named = {"activation_fn": activation_name(value.get("activation_fn", "tanh"))}
+        if "optimizer_class" in value:
+            named["optimizer_class"] = optimiser_name(value["optimizer_class"])
+        return value | named
     return value
 
 
@@ -323,7 +340,7 @@ def _radius(name: str, value: Any) -> Any:
 
 
 def _update(name: str, value: Any) -> Any:
-    return one_of(name, value, ("regression", "ascent"))
+    return one_of(name, value, ("regression", "ascent", "gain"))
 
 
 def _advantage(name: str, value: Any) -> Any:

@@ -10,8 +10,8 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from ottrpo.collect.host import Infos, Recorder
 from ottrpo.engine.acting import Actor
-from ottrpo.engine.estimate import Experience
-from ottrpo.engine.spaces import Encoded
+from ottrpo.engine.estimate import Experience, Rollout
+from ottrpo.engine.spaces import BoxActions, Encoded
 from ottrpo.persistence.checkpoints import Keeper, StopSignals
 from ottrpo.persistence.lock import DirectoryLock
 from ottrpo.persistence.snapshot import Snapshot, segment_line
@@ -53,9 +53,11 @@ class RolloutView:
         pos: steps so far.
     """
 
-    def __init__(self, agent: Any, actor: Actor, recorder: Recorder, first: int = 0) -> None:
+    def __init__(
+        self, agent: Any, actor: Actor, recorder: Recorder, first: int = 0, *, starts: Any
+    ) -> None:
         self._agent, self._actor, self._recorder, self._first = agent, actor, recorder, first
-        self._starts = agent._last_episode_starts
+        self._starts = starts
         self.buffer_size, self.n_envs = recorder.reward.shape
         self.pos = first + 1
         self._estimate: Later | None = None
@@ -66,7 +68,7 @@ class RolloutView:
 
     def complete(self, estimate: Later) -> None:
         """Know how advantages are estimated, now that the rollout is complete."""
-        self._estimate = estimate
+        self._estimate, self.pos = estimate, self.buffer_size
 
     @property
     def full(self) -> bool:
@@ -87,9 +89,12 @@ class RolloutView:
 
     @property
     def actions(self) -> Array:
-        """Before they were clipped, [steps, environments, coordinates]."""
-        drawn = drawn_actions(self._agent.actions, self._drawn())
-        return self._stepwise(drawn.reshape(len(drawn), -1))
+        """Before they were clipped, [steps, environments, coordinates]; squashed: from -1 to 1."""
+        actions, drawn = self._agent.actions, self._drawn()
+        if isinstance(actions, BoxActions) and actions.squash:
+            return self._stepwise(np.tanh(drawn["action"]))
+        taken = drawn_actions(actions, drawn)
+        return self._stepwise(taken.reshape(len(taken), -1))
 
     @property
     def rewards(self) -> Array:
@@ -149,6 +154,13 @@ class RolloutView:
         return rows.reshape(-1, self.n_envs, *(rows.shape[1:] or (1,)))
 
 
+def complete_view(agent: Any, rollout: Rollout) -> None:
+    """Let what is seen of the advantages be what the update learns from."""
+    view = agent.rollout_buffer
+    if view is not None and not view.full:
+        view.complete(Later(agent.algorithm.estimate, agent.train_state, rollout, agent._now()))
+
+
 class Watcher:
     """Tells SB3's callbacks about each step, and the agent about the episodes that ended."""
 
@@ -162,7 +174,8 @@ class Watcher:
         """Count the step, tell the callback; False ends training."""
         agent, told = self._agent, self._locals.data
         if t == 0:
-            agent.rollout_buffer = RolloutView(agent, self._actor, recorder)
+            starts = agent._last_episode_starts
+            agent.rollout_buffer = RolloutView(agent, self._actor, recorder, starts=starts)
             told["env"], told["rollout_buffer"] = agent.env, agent.rollout_buffer
         agent.rollout_buffer.pos = t + 1
         agent.num_timesteps += agent.n_envs
@@ -185,12 +198,11 @@ class Watcher:
 
     def _at(self, recorder: Recorder, t: int, name: str, shape: Any) -> Array:
         """What the view has under this name of step t alone."""
-        step = RolloutView(self._agent, self._actor, recorder, t)
+        step = RolloutView(self._agent, self._actor, recorder, t, starts=None)
         return getattr(step, name).reshape(shape)
 
-    def complete(self, estimate: Later) -> None:
+    def complete(self) -> None:
         """The rollout is: tell the callback."""
-        self._agent.rollout_buffer.complete(estimate)
         self._callback.update_locals(self._locals)  # type: ignore[arg-type]
         self._callback.on_rollout_end()
 

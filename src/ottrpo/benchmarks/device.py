@@ -6,7 +6,6 @@ runs; compilation and evaluations are told apart. What is known is written down 
 measurement that is cut off is not lost.
 """
 
-import importlib
 import json
 import math
 import time

@@ -227,7 +227,9 @@ def collect(
 def check_finite(source: Source, recorder: Recorder, until: int, taken: int = 0) -> None:
     """Raise unless everything that was seen in the first ``until`` steps is finite."""
     # step t, counted from 1, returns observation t and reward t - 1; 0 is what came before
-    named = (("observation", recorder.flat[: until + 1], 0), ("reward", recorder.reward[:until], 1))
+    seen = (recorder.flat, *(image for image in recorder.images if image.dtype.kind == "f"))
+    named = [("observation", array[: until + 1], 0) for array in seen]
+    named.append(("reward", recorder.reward[:until], 1))
     found = []
     for quantity, array, offset in named:
         if np.isfinite(array.sum()):
@@ -238,7 +240,7 @@ def check_finite(source: Source, recorder: Recorder, until: int, taken: int = 0)
     found += [
         (t + 1, index, "final observation that is not finite")
         for (t, index), final in recorder.cut_off.items()
-        if not np.isfinite(final.flat).all()
+        if not all(np.isfinite(array).all() for array in (final.flat, *final.images))
     ]
     if found:  # the earliest: the others may be what it led to
         raise NonFiniteError(_complaint(source, *min(found, key=lambda what: what[0]), taken))

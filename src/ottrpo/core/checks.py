@@ -13,6 +13,14 @@ Bools = NDArray[np.bool_]
 Integers = NDArray[np.intp]
 
 
+class Refused(ValueError, AssertionError, NotImplementedError):
+    """A setting or a space that can't be had.
+
+    Everywhere else that is a ``ValueError``; Stable-Baselines3 asserts, or says that it is not
+    implemented. A program that expects either finds what it expects.
+    """
+
+
 class NonFiniteError(ValueError):
     """A number became NaN or infinite; whoever learns is as it was before."""
 

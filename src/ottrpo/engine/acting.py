@@ -15,7 +15,15 @@ import numpy as np
 
 from . import arrays
 from .arrays import Generator, namespace, put
-from .networks import ACTIVATIONS, SDE_VARIANCE_FLOOR, Body, Linear, Policy
+from .networks import (
+    ACTIVATIONS,
+    SDE_VARIANCE_FLOOR,
+    Body,
+    Linear,
+    Policy,
+    sde_deviation,
+    sde_variance,
+)
 from .runtime import require_threads
 from .spaces import FORBIDDEN, BoxActions, FiniteActions
 from .state import Normaliser, Observations
@@ -145,6 +153,7 @@ class GaussianActor:
         self._forward = forward_for(policy.body, policy.head, eyes, rows)
         self._to_world = None if actions.is_unit else actions.to_world
         self._shape, self._wide = (rows, *actions.shape), actions.wide
+        self._squash = actions.squash
         log_std = np.asarray(policy.log_std)
         steps = 1 if noise is None else noise.steps
         self._mean = np.empty((steps, rows, actions.size), np.float32)
@@ -153,17 +162,18 @@ class GaussianActor:
         if noise is None:
             self._noise = np.zeros_like(self._mean)
             return
-        self._noise, self._every = noise.values * np.exp(log_std), noise.every
+        deviation = sde_deviation(log_std, expln=policy.expln)
+        self._noise, self._every = noise.values * deviation, noise.every
         if log_std.ndim == 2:
-            self._variance = np.exp(2.0 * log_std)
+            self._variance = sde_variance(log_std, expln=policy.expln)
             self._std = np.empty_like(self._mean)
         else:
-            self._std = np.broadcast_to(np.exp(log_std), self._mean.shape)
+            self._std = np.broadcast_to(deviation, self._mean.shape)
 
     def act(
         self, t: int, flat: Array, images: tuple[Array, ...] = (), mask: Array | None = None
     ) -> Array:
-        """Sampled actions, clipped to the box (the mean's, when there is no noise)."""
+        """Sampled actions, kept inside the box (the mean's, when there is no noise)."""
         clipped = np.empty(self._mean.shape[1:], np.float32)  # new: environments may keep it
         if self._variance is None and isinstance(self._forward, CompiledForward):
             flat = np.ascontiguousarray(flat, np.float64)
@@ -171,6 +181,8 @@ class GaussianActor:
             arrays.act(t, flat, *self._forward.arguments, *drawn)
         else:
             self._draw(t, self._forward(flat, images, self._mean[t]), clipped)
+        if self._squash:
+            clipped = np.tanh(self._action[t])
         if self._to_world is not None:
             clipped = self._to_world(clipped)
         if self._wide:
@@ -273,9 +285,10 @@ def act(
     if noise.ndim == 2:
         action = mean + std * noise
     else:
-        scaled = noise * jnp.exp(jnp.asarray(policy.log_std))
+        scaled = noise * sde_deviation(jnp.asarray(policy.log_std), expln=policy.expln)
         action = mean + jnp.einsum("nl,nld->nd", policy.body(flat, images), scaled)
-    world = actions.to_world(jnp.clip(action, -1.0, 1.0)).reshape(len(flat), *actions.shape)
+    bounded = jnp.tanh(action) if actions.squash else jnp.clip(action, -1.0, 1.0)
+    world = actions.to_world(bounded).reshape(len(flat), *actions.shape)
     return world, {"action": action, "mean": mean, "std": std}
 
 

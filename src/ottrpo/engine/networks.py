@@ -62,7 +62,9 @@ class Architecture:
         ortho_init: orthogonal weights, as SB3 does by default; else uniform as in torch.
         log_std_init: logarithm of the initial standard deviation; ``None`` for finite actions.
         use_sde: generalised state-dependent exploration.
+        use_expln: its σ grows like a logarithm above 1, as SB3's does when told so.
         features_dim: size of the code of each image.
+        scale_images: pixels are bytes, to be divided by 255.
     """
 
     inputs: int
@@ -74,7 +76,9 @@ class Architecture:
     ortho_init: bool = True
     log_std_init: float | None = None
     use_sde: bool = False
+    use_expln: bool = False
     features_dim: int = 256
+    scale_images: bool = True
 
     @property
     def weights(self) -> int:
@@ -115,11 +119,16 @@ class Linear(eqx.Module):
 
 
 class ImageEncoder(eqx.Module):
-    """The convolutional network of the Nature DQN paper; pixels 0..255 in, features out."""
+    """The convolutional network of the Nature DQN paper; pixels 0..255 in, features out.
+
+    Attributes:
+        scaled: whether pixels are divided by 255.
+    """
 
     kernels: tuple[Array, ...]
     biases: tuple[Array, ...]
     output: Linear
+    scaled: bool = eqx.field(static=True)
 
     SIZES = ((32, 8), (64, 4), (64, 3))  # outputs and kernel of each layer
     STRIDES = (4, 2, 1)
@@ -131,8 +140,10 @@ class ImageEncoder(eqx.Module):
         rng: Generator,
         *,
         ortho: bool,
+        scaled: bool = True,
     ) -> None:
         channels, height, width = shape
+        self.scaled = scaled
         kernels, biases = [], []
         for (outputs, size), stride in zip(self.SIZES, self.STRIDES, strict=True):
             height, width = (height - size) // stride + 1, (width - size) // stride + 1
@@ -150,7 +161,9 @@ class ImageEncoder(eqx.Module):
 
     def __call__(self, image: Array) -> Array:
         """Features [r, f] of images [r, channels, h, w]."""
-        x = image.astype(jnp.float32) / 255.0
+        x = image.astype(jnp.float32)
+        if self.scaled:
+            x = x / 255.0
         for kernel, bias, stride in zip(self.kernels, self.biases, self.STRIDES, strict=True):
             x = jax.lax.conv(x, kernel, (stride, stride), "VALID") + bias[:, None, None]
             x = jax.nn.relu(x)
@@ -167,7 +180,9 @@ class Body(eqx.Module):
     def __init__(self, architecture: Architecture, hidden: tuple[int, ...], rng: Generator) -> None:
         ortho = architecture.ortho_init
         self.encoders = tuple(
-            ImageEncoder(shape, architecture.features_dim, rng, ortho=ortho)
+            ImageEncoder(
+                shape, architecture.features_dim, rng, ortho=ortho, scaled=architecture.scale_images
+            )
             for shape in architecture.images
         )
         sizes = (architecture.inputs + len(self.encoders) * architecture.features_dim, *hidden)
@@ -193,6 +208,7 @@ class Policy(eqx.Module):
     body: Body
     head: Linear
     log_std: Array | None
+    expln: bool = eqx.field(static=True)
 
     def __init__(self, architecture: Architecture, rng: Generator) -> None:
         latent = latent_size(architecture, architecture.policy_layers)
@@ -200,6 +216,7 @@ class Policy(eqx.Module):
         self.body = Body(architecture, architecture.policy_layers, rng)
         self.head = Linear(latent, architecture.outputs, rng, gain=0.01, ortho=ortho)
         self.log_std = _initial_log_std(architecture, latent)
+        self.expln = architecture.use_expln
 
     def gaussian(self, flat: Array, images: tuple[Array, ...] = ()) -> tuple[Array, Array]:
         """Mean and standard deviation [r, d] of the action in each state."""
@@ -211,13 +228,28 @@ class Policy(eqx.Module):
             return mean, jnp.broadcast_to(jnp.exp(self.log_std), mean.shape)
         # gSDE; as in SB3 the features are not trained through the noise they scale
         latent = jax.lax.stop_gradient(latent)
-        variance = latent**2 @ jnp.exp(2.0 * self.log_std)
+        variance = latent**2 @ sde_variance(self.log_std, expln=self.expln)
         return mean, jnp.sqrt(variance + SDE_VARIANCE_FLOOR)
 
     def logits(self, flat: Array, images: tuple[Array, ...], choices: int) -> Array:
         """Unnormalised log-probabilities [r, f, k] of each factor's choices."""
         x = self.head(self.body(flat, images))
         return x.reshape(len(x), -1, choices)
+
+
+def sde_deviation(log_std: Array, *, expln: bool) -> Array:
+    """σ of gSDE: an exponential; with ``expln`` it grows like a logarithm where it is above 1."""
+    xp = namespace(log_std)
+    if not expln:
+        return xp.exp(log_std)
+    small, large = xp.minimum(log_std, 0.0), xp.maximum(log_std, 0.0)
+    return xp.where(log_std <= 0, xp.exp(small), xp.log1p(large) + 1.0)
+
+
+def sde_variance(log_std: Array, *, expln: bool) -> Array:
+    """Its square."""
+    xp = namespace(log_std)
+    return sde_deviation(log_std, expln=True) ** 2 if expln else xp.exp(2.0 * log_std)
 
 
 class Value(eqx.Module):

@@ -1,12 +1,14 @@
 """Observations and actions of any supported space, as the engine sees them, and as JSON."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
+
+from ottrpo.core.checks import Refused
 
 Array = Any
 MAX_ENTRIES = 2**24  # of a space in a file: an image of 4096 by 4096
@@ -103,34 +105,39 @@ class ObservationLayout:
         return leaves.get(None, leaves)
 
 
-def observation_layout(space: spaces.Space[Any], *, convolve: bool) -> ObservationLayout:
-    """The layout of ``space``; an unsupported space is refused by name."""
-    if isinstance(space, spaces.Dict):
-        return ObservationLayout(
-            tuple(_part(key, leaf, convolve=convolve) for key, leaf in space.spaces.items())
-        )
-    return ObservationLayout((_part(None, space, convolve=convolve),))
+def observation_layout(
+    space: spaces.Space[Any], *, convolve: bool, pixels: bool = True
+) -> ObservationLayout:
+    """The layout of ``space``; an unsupported space is refused by name.
+
+    Args:
+        space: of the environment.
+        convolve: send images to encoders.
+        pixels: images are made of bytes; else any Box with three axes is one.
+    """
+    leaves = space.spaces.items() if isinstance(space, spaces.Dict) else [(None, space)]
+    return ObservationLayout(
+        tuple(_part(key, leaf, convolve=convolve, pixels=pixels) for key, leaf in leaves)
+    )
 
 
-def _part(key: str | None, space: spaces.Space[Any], *, convolve: bool) -> _Part:
+def _part(key: str | None, space: spaces.Space[Any], *, convolve: bool, pixels: bool) -> _Part:
     supported = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
     if not isinstance(space, supported):
         where = "" if key is None else f" (under {key!r})"
-        raise ValueError(
+        raise Refused(
             f"observation space {space}{where} is not supported; allowed: Box, Discrete, "
             "MultiDiscrete, MultiBinary, and a Dict of these (not nested)"
         )
-    return _Part(key, space, convolve and is_image(space))
+    return _Part(key, space, convolve and is_image(space, pixels=pixels))
 
 
-def is_image(space: spaces.Space[Any]) -> bool:
-    """A Box of bytes with three axes, values 0 to 255."""
-    return (
-        isinstance(space, spaces.Box)
-        and len(space.shape) == 3
-        and space.dtype == np.uint8
-        and bool((space.low == 0).all() and (space.high == 255).all())
-    )
+def is_image(space: spaces.Space[Any], *, pixels: bool = True) -> bool:
+    """A Box with three axes; of ``pixels``, of bytes, values 0 to 255."""
+    if not isinstance(space, spaces.Box) or len(space.shape) != 3:
+        return False
+    bytes_only = space.dtype == np.uint8 and (space.low == 0).all() and (space.high == 255).all()
+    return bool(bytes_only) or not pixels
 
 
 def _flatten(space: spaces.Space[Any], leaf: Array, rows: int) -> Array:
@@ -161,13 +168,15 @@ class BoxActions:
     """Actions in a box, measured from its centre in units of half its width.
 
     So every box is [-1, 1] to the policy, and one initial standard deviation suits all. Samples
-    of a Gaussian are clipped to the box before they reach the world.
+    of a Gaussian are clipped to the box before they reach the world, or squashed into it by a
+    hyperbolic tangent; then all that is learnt is learnt of what was drawn, before that.
     """
 
     low: NDArray[np.float32]
     high: NDArray[np.float32]
     shape: tuple[int, ...]
     wide: bool = False  # whether the environment wants float64
+    squash: bool = False
 
     @property
     def size(self) -> int:
@@ -266,12 +275,15 @@ class BinnedActions(FiniteActions):
         return np.abs(away).argmin(-1)
 
 
-def actions_of(space: spaces.Space[Any], bins: int | None = None) -> BoxActions | FiniteActions:
+def actions_of(
+    space: spaces.Space[Any], bins: int | None = None, *, squash: bool = False
+) -> BoxActions | FiniteActions:
     """How the policy sees the action space; an unsupported one is refused by name.
 
     Args:
         space: of the environment.
         bins: of each coordinate of a box; ``None`` leaves it a box.
+        squash: actions into the box, rather than clip them.
     """
     if bins is not None:
         if not isinstance(space, spaces.Box):
@@ -279,7 +291,7 @@ def actions_of(space: spaces.Space[Any], bins: int | None = None) -> BoxActions 
         box = _box(space)
         return BinnedActions((bins,) * box.size, np.zeros(box.size, np.int64), False, box)
     if isinstance(space, spaces.Box):
-        return _box(space)
+        return replace(_box(space), squash=squash)
     if isinstance(space, spaces.Discrete):
         return FiniteActions((int(space.n),), np.array([int(space.start)]), scalar=True)
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
@@ -288,8 +300,9 @@ def actions_of(space: spaces.Space[Any], bins: int | None = None) -> BoxActions 
     if isinstance(space, spaces.MultiBinary) and len(space.shape) == 1:
         n = int(space.shape[0])
         return FiniteActions((2,) * n, np.zeros(n, np.int64), scalar=False)
-    raise ValueError(
-        f"action space {space} is not supported; allowed: a bounded Box, Discrete, and "
+    several = "Multi-dimensional " if len(space.shape or ()) > 1 else ""
+    raise Refused(
+        f"{several}{space} action space is not supported; allowed: a bounded Box, Discrete, and "
         "MultiDiscrete or MultiBinary with one axis"
     )
 

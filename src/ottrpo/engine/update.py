@@ -178,8 +178,10 @@ def over_minibatches(step: Step, **compile_options: Any) -> Callable[..., tuple[
     return loop
 
 
-def make_descend(loss: Loss, max_grad_norm: float) -> Callable[..., tuple[Learner, Batch]]:
-    """The compiled update for ``loss``.
+def make_descend(
+    loss: Loss, max_grad_norm: float, weight_decay: float = 0.0
+) -> Callable[..., tuple[Learner, Batch]]:
+    """The compiled update for ``loss``; ``weight_decay`` is that of AdamW, beside the gradient.
 
     It takes a learner, a batch of arrays with rows first, `minibatches`, the learning rate and
     the loss's constants, and returns the new learner and the mean of each term of the loss over
@@ -204,6 +206,8 @@ def make_descend(loss: Loss, max_grad_norm: float) -> Callable[..., tuple[Learne
         if "pace" in constants:  # of the policy alone
             slower = jax.tree.map(lambda d: constants["pace"] * d, change.policy)
             change = eqx.tree_at(lambda c: c.policy, change, slower)
+        if weight_decay:
+            change = jax.tree.map(lambda d, x: d + weight_decay * x, change, trained)
         trained = jax.tree.map(lambda x, d: x - learning_rate * d, trained, change)
         return Learner(eqx.combine(trained, static), moments), terms
 

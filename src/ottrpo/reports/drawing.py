@@ -13,7 +13,7 @@ import numpy as np
 from markupsafe import escape
 
 from ottrpo.core.checks import Floats
-from ottrpo.persistence.files import write_atomically
+from ottrpo.persistence.bundle import write_atomically
 
 from .figures import PALETTE, POINTS, Chances, Curve, Panel, line_styles
 from .scales import Scale, scale_of, steps_of

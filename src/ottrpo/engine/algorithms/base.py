@@ -35,6 +35,7 @@ class Algorithm(ABC):
         vf_coef: weight of the value function's loss.
         max_grad_norm: the joint gradient is clipped to this norm.
         normalize_advantage: standardise the advantages.
+        weight_decay: of the optimiser, as in AdamW.
     """
 
     architecture: Architecture
@@ -45,6 +46,7 @@ class Algorithm(ABC):
     vf_coef: float
     max_grad_norm: float
     normalize_advantage: bool = True
+    weight_decay: float = 0.0
 
     def init(self, init_rng: Generator, rng: Generator, environments: int) -> TrainState:
         """A training state at its first step; ``init_rng`` draws the weights, ``rng`` the rest."""

@@ -40,7 +40,8 @@ class ClippedRatio(Algorithm):
     @cached_property
     def descend(self) -> Any:
         """The compiled gradient steps."""
-        return make_descend(actor_critic_loss(self._policy_loss, self.vf_coef), self.max_grad_norm)
+        loss = actor_critic_loss(self._policy_loss, self.vf_coef)
+        return make_descend(loss, self.max_grad_norm, self.weight_decay)
 
     def learners(self, networks: Networks, rng: Generator) -> dict[str, Learner]:
         """Policy and value function."""

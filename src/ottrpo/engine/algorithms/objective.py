@@ -53,9 +53,7 @@ def guided_loss(
     ratio = jnp.exp(log_ratio)
     error = (outputs.value - rows["return"]) ** 2
     if objective.clip_range_vf is not None:
-        change = outputs.value - rows["value"]
-        near = rows["value"] + jnp.clip(change, -objective.clip_range_vf, objective.clip_range_vf)
-        error = jnp.maximum(error, (near - rows["return"]) ** 2)
+        error = jnp.maximum(error, nearer(outputs.value, rows, objective.clip_range_vf) ** 2)
     value_loss = weight @ error
     # of a Gaussian up to a constant, which has no slope
     entropy = weight @ jnp.log(outputs.std).sum(-1)
@@ -75,6 +73,13 @@ def guided_loss(
         "clip_fraction": weight @ (jnp.abs(ratio - 1.0) > clip),
     }
     return total, terms
+
+
+def nearer(value: Array, rows: Batch, clip: float) -> Array:
+    """The error of a value that goes no further than ``clip`` from the one of the rollout."""
+    change = value - rows["value"]
+    near = rows["value"] + jnp.clip(change, -clip, clip)
+    return near - rows["return"]
 
 
 def clipped_loss(

@@ -31,6 +31,7 @@ from ottrpo.engine.update import (
 )
 
 from .base import Algorithm, Report
+from .objective import nearer
 
 Array = Any
 SPREAD_FLOOR = 1e-8  # of advantages that are standardised
@@ -74,6 +75,7 @@ class TrustRegion(Algorithm):
         adapt_pace: let the policy's learning rate follow the radius, so that updates spend most of
             it and the fit stops short of the noise.
         std_step: share of itself by which σ may change in an update, in a budget of its own.
+        clip_range_vf: how far a value may go from the one of the rollout; ``None``: anywhere.
     """
 
     model: Model
@@ -83,6 +85,7 @@ class TrustRegion(Algorithm):
     hold_out: float = 0.0
     adapt_pace: bool = False
     std_step: float = 0.0
+    clip_range_vf: float | None = None
 
     @cached_property
     def fit(self) -> AdvantageFit:
@@ -92,8 +95,8 @@ class TrustRegion(Algorithm):
     @cached_property
     def descend(self) -> Any:
         """The compiled gradient steps."""
-        loss = actor_critic_loss(self.model.loss(), self.vf_coef)
-        return make_descend(loss, self.max_grad_norm)
+        loss = actor_critic_loss(self.model.loss(), self.vf_coef, self.clip_range_vf)
+        return make_descend(loss, self.max_grad_norm, self.weight_decay)
 
     @cached_property
     def spent(self) -> Spent:
@@ -195,6 +198,8 @@ class TrustRegion(Algorithm):
         """Step 5: gradient descent of all epochs and minibatches, as one compiled program."""
         rows: dict[str, Any] = {key: single(array) for key, array in plan.rows.items()}
         rows |= {"flat": batch.flat, "images": batch.images, "return": single(batch.target)}
+        if self.clip_range_vf is not None:
+            rows["value"] = single(batch.value)
         constants = {"multiplier": single(plan.solution.multiplier)}
         if self.adapt_pace:
             constants["pace"] = single(state.signal.pace)
@@ -276,14 +281,19 @@ def paced(pace: Array, radius: Array, share: Array, spent: Array) -> Array:
     return xp.clip(pace * xp.clip(factor, 1.0 / QUICKEST, QUICKEST), *PACES)
 
 
-def actor_critic_loss(policy_loss: PolicyLoss, vf_coef: float) -> Loss:
+def actor_critic_loss(
+    policy_loss: PolicyLoss, vf_coef: float, clip_range_vf: float | None = None
+) -> Loss:
     """Policy loss + vf_coef · mean squared error of the value function."""
 
     def loss(
         networks: Networks, rows: Batch, weight: Array, constants: dict[str, Array]
     ) -> tuple[Array, dict[str, Array]]:
         value = networks.value(rows["flat"], rows["images"])
-        value_loss = weight @ (value - rows["return"]) ** 2
+        if clip_range_vf is None:
+            value_loss = weight @ (value - rows["return"]) ** 2
+        else:  # of the clipped value, as SB3 has it
+            value_loss = weight @ nearer(value, rows, clip_range_vf) ** 2
         policy = policy_loss(networks.policy, rows, weight, constants)
         return policy + vf_coef * value_loss, {"policy_loss": policy, "value_loss": value_loss}
 

@@ -82,7 +82,7 @@ class Options:
     Attributes:
         cost: of moving an action.
         actions: the space of actions.
-        update: ``regression`` or ``ascent``; ``None`` for what suits the model.
+        update: ``regression``, ``ascent`` or ``gain``; ``None`` for what suits the model.
         learn_std: whether σ is moved by the update.
         std_moves: whether σ(s) may change at all (annealed, learnt or state-dependent).
         n_candidates: sampled targets per state.
@@ -183,6 +183,8 @@ class GaussianModel(Model):
         super().__init__(options)
         self.size: int = options.actions.size
         self.metric = quadratic_metric(options.cost, self.size)
+        if options.update == "gain":
+            raise ValueError("update 'gain' needs finite actions; a Gaussian's is 'regression'")
         if options.learn_std and not self.moves_std:
             raise ValueError(
                 f"learn_std needs model 'linear', or 'candidates' with n_sources; model "

@@ -13,9 +13,8 @@ import numpy as np
 from ottrpo.engine.arrays import namespace
 from ottrpo.engine.spaces import BinnedActions
 
-from .base import Given, Options, Plan, PolicyLoss
+from .base import Given, Options, Plan
 from .candidates import Rows, solve_binding, summary
-from .divergence import expected_gain
 from .finite import FiniteModel, sampled_gain
 
 Array = Any
@@ -33,14 +32,14 @@ class BinnedModel(FiniteModel):
         if options.cost.depends_on_state:
             raise ValueError(f"bins need a cost that is the same in all states, got {options.cost}")
 
-    def loss(self) -> PolicyLoss:
+    @property
+    def usual(self) -> str:
         """The gains as they are; what takes the policy out of the region is taken back.
 
         The worth that the paper's ascent maximises is bounded below: where neighbours are near, to
         leave a bad bin costs little, and a bad sample would count for less than a good one.
         """
-        usual = self.options.update is None and self.options.region == "transport"
-        return expected_gain(self._log_probabilities) if usual else super().loss()
+        return "gain" if self.options.region == "transport" else "ascent"
 
     def gain(self, given: Given, probability_rfk: Array) -> Array:
         """Of the bin that was tried."""

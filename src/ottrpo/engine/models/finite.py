@@ -43,14 +43,26 @@ class FiniteModel(Model):
         super().__init__(options)
         self.choices: int = options.actions.choices
 
+    @property
+    def usual(self) -> str:
+        """The update, if nothing is said."""
+        return "ascent"
+
+    @property
+    def update(self) -> str:
+        """``ascent``, ``gain`` or ``regression``."""
+        return self.options.update or self.usual
+
     def loss(self) -> PolicyLoss:
-        """The paper's ascent, or regression on the optimal policy."""
-        if self.options.update == "regression":
+        """The paper's ascent, the gains as they are, or regression on the optimal policy."""
+        if self.update == "regression":
             return towards_finite_targets(self.choices)
         if self.options.region == "kl":
             # of single samples the price is that of their noise: with it an update would stay short
             priced = self.options.update == "ascent" or not self.options.shrink
             return (priced_gain if priced else expected_gain)(self._log_probabilities)
+        if self.update == "gain":
+            return expected_gain(self._log_probabilities)
         return regularised_finite_advantage(self.choices)
 
     def spent(self) -> Spent:
@@ -88,8 +100,9 @@ class FiniteModel(Model):
         cost_sab = self._costs(given.batch)
         if cost_sab.ndim == 3:
             cost_sab = cost_sab.repeat(self.options.actions.factors, axis=0)
-        plan = labels_sinkhorn_plan if self.options.region == "sinkhorn" else finite_plan
-        return plan(probability, gain, allowed, cost_sab, given.radius, shrink=shrink)
+        solve = labels_sinkhorn_plan if self.options.region == "sinkhorn" else finite_plan
+        plan = solve(probability, gain, allowed, cost_sab, given.radius, shrink=shrink)
+        return plan._replace(rows=plan.rows | {"gain": gain}) if self.update == "gain" else plan
 
     def gain(self, given: Given, probability_rfk: Array) -> Array:
         """What every label of every factor gains [r, f, k]: by default, of the one that was tried.
@@ -138,6 +151,16 @@ class FiniteLinear(FiniteModel):
 
     name = "linear"
     advantages = ("gae",)
+
+    @property
+    def usual(self) -> str:
+        """Of several factors, the gains as they are.
+
+        The paper's ascent takes advantages for no more than ± λ*. Where all factors have to be
+        right at once, success is rare and its advantage large: cut off, it would not make up for
+        the many small losses, and every label that was tried would be left, the right one too.
+        """
+        return "gain" if self.options.actions.factors > 1 else "ascent"
 
 
 @final
