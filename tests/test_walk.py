@@ -10,7 +10,7 @@ from ottrpo import OTTRPO, CheckpointEvery
 
 PACKAGE = Path(ottrpo.__file__).parent
 CONTRIBUTING = Path(__file__).parent.parent / "CONTRIBUTING.md"
-MOST_FILES = 33
+MOST_FILES = 25
 
 
 class Walk(BaseCallback):

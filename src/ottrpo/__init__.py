@@ -17,7 +17,7 @@ _HOME: dict[str, str] = {
     "ClippedPPO": "ottrpo.agents.clipped",
     "TabularOTTRPO": "ottrpo.tabular.agents",
     "WPO": "ottrpo.tabular.agents",
-    "CheckpointEvery": "ottrpo.agents.snapshots",
+    "CheckpointEvery": "ottrpo.agents.watching",
 }
 
 __all__ = ["__version__", *_HOME]

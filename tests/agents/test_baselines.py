@@ -13,7 +13,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo.agents.sb3 import A2C, PPO, TRPO
-from ottrpo.agents.snapshots import CheckpointEvery
+from ottrpo.agents.watching import CheckpointEvery
 from ottrpo.cli import main
 from ottrpo.experiments.recorder import Watch
 from ottrpo.experiments.run import build_agent, manifest, plan_run, train

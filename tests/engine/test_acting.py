@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ottrpo.engine import kernels
+from ottrpo.engine import arrays
 from ottrpo.engine.acting import (
     Eyes,
     act,
@@ -60,7 +60,7 @@ def test_compiled_activations_are_jaxs_wherever_they_are_asked(activation):
     jax_version, number = ACTIVATIONS[activation]
     x = np.concatenate([np.linspace(-12, 12, 1001), [-1e30, 1e30, -0.0, np.nan]]).astype(np.float32)
     compiled = x.copy()
-    kernels.activate(number, compiled)
+    arrays.activate(number, compiled)
     np.testing.assert_allclose(compiled, jax_version(x), rtol=1e-5, atol=1e-6)
 
 

@@ -29,7 +29,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFram
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo import BGPG, OTTRPO, WNPG, WPO, ClippedPPO, TabularOTTRPO
 from ottrpo.agents.sb3 import A2C, PPO, TRPO
-from ottrpo.agents.snapshots import CheckpointEvery
+from ottrpo.agents.watching import CheckpointEvery
 from ottrpo.envs import make_vec
 from ottrpo.persistence.environments import Capturable
 

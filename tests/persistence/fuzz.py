@@ -23,7 +23,7 @@ from ottrpo.experiments import registry
 from ottrpo.persistence import bundle, strict_json
 from ottrpo.persistence.checkpoints import Checkpoints, checkpoint_kind
 from ottrpo.persistence.lock import NAME, DirectoryLock
-from ottrpo.persistence.values import global_randomness, set_global_randomness
+from ottrpo.persistence.strict_json import global_randomness, set_global_randomness
 
 from . import fuzz_texts, hostile
 from .fuzzing import (

@@ -8,7 +8,7 @@ import gymnasium as gym
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 
 from ottrpo import OTTRPO
-from ottrpo.agents.snapshots import CheckpointEvery
+from ottrpo.agents.watching import CheckpointEvery
 from ottrpo.envs import make_vec
 from ottrpo.persistence.environments import Capturable
 

@@ -20,9 +20,9 @@ from stable_baselines3.common.vec_env import (
 )
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
+from ottrpo.agents.snapshots import VectorWorld
 from ottrpo.envs import make_vec
 from ottrpo.persistence.environments import Capturable
-from ottrpo.persistence.environments.vector import VectorWorld
 
 MUJOCO = ["Hopper-v5", "Swimmer-v5", "HalfCheetah-v5", "Ant-v5", "Humanoid-v5", "Reacher-v5"]
 CLASSIC = ["Pendulum-v1", "MountainCarContinuous-v0", "CartPole-v1", "Acrobot-v1", "MountainCar-v0"]

@@ -236,7 +236,7 @@ def test_every_point_may_fail(story, tmp_path):
 
 
 def test_a_writer_that_does_not_wait_for_the_disk_is_found_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("ottrpo.persistence.files.sync_directory", lambda folder: None)
+    monkeypatch.setattr("ottrpo.persistence.bundle.sync_directory", lambda folder: None)
     monkeypatch.setitem(STORIES, SavingCheckpoints, 14)
     with pytest.raises(AssertionError, match="power cut"):
         test_every_point_may_fail(SavingCheckpoints, tmp_path)

@@ -15,7 +15,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from ottrpo import BGPG, OTTRPO, WNPG, TabularOTTRPO
 from ottrpo.agents.sb3 import A2C, PPO, TRPO
-from ottrpo.agents.snapshots import CheckpointEvery
+from ottrpo.agents.watching import CheckpointEvery
 from ottrpo.core.checks import NonFiniteError
 from ottrpo.engine.state import Learner
 from ottrpo.persistence.checkpoints import Checkpoints, checkpoint_kind

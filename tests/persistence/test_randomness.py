@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ottrpo.persistence.values import decode, encode, global_randomness, set_global_randomness
+from ottrpo.persistence.strict_json import decode, encode, global_randomness, set_global_randomness
 
 
 @pytest.mark.parametrize("kind", ["MT19937", "Philox", "PCG64", "PCG64DXSM", "SFC64"])

@@ -15,11 +15,10 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNorm
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo import BGPG, OTTRPO, WNPG, WPO, TabularOTTRPO
 from ottrpo.agents.sb3 import A2C, PPO, TRPO
-from ottrpo.agents.snapshots import CheckpointEvery
+from ottrpo.agents.watching import CheckpointEvery
 from ottrpo.persistence import strict_json
-from ottrpo.persistence.checkpoints import Checkpoints, checkpoint_kind
+from ottrpo.persistence.checkpoints import Checkpoints, StopSignals, checkpoint_kind
 from ottrpo.persistence.environments import Capturable
-from ottrpo.persistence.keeper import StopSignals
 
 # workers of subprocess environments start from a process that has imported what they need
 multiprocessing.set_forkserver_preload(["stable_baselines3", "ottrpo.persistence.environments"])

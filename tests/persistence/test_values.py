@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from ottrpo.persistence import strict_json
-from ottrpo.persistence.values import NotPlain, decode, encode
+from ottrpo.persistence.strict_json import NotPlain, decode, encode
 
 DTYPES = (np.bool_, np.int8, np.uint8, np.int32, np.int64, np.uint64, np.float32, np.float64)
 arrays_ = st.sampled_from(DTYPES).flatmap(

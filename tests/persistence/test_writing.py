@@ -12,7 +12,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from ottrpo.persistence import bundle, files
+from ottrpo.persistence import bundle
 from ottrpo.persistence.checkpoints import Checkpoints
 
 ARRAYS = {"weights": np.random.default_rng(0).normal(size=(50, 40))}
@@ -29,7 +29,7 @@ class FaultyDisk:
     def __init__(self, monkeypatch, fail_at=None, dead=False):
         self.done, self.fail_at, self.dead = [], fail_at, dead
         for name in (*STEPS, "unlink"):
-            monkeypatch.setattr(files.os, name, self._watched(name, getattr(os, name)))
+            monkeypatch.setattr(bundle.os, name, self._watched(name, getattr(os, name)))
 
     def _watched(self, name, call):
         def watched(*args, **kwargs):
@@ -88,7 +88,7 @@ def test_every_step_of_a_write_may_fail(fail_at, dead, tmp_path, monkeypatch):
         assert (checkpoints.folder / name).read_bytes() == content
     # only the directory's own fsync comes after the rename
     assert checkpoints.latest().step == (30 if fail_at > 3 else 20)
-    drafts = [name for name in names(checkpoints) if name.endswith(files.DRAFT_ENDING)]
+    drafts = [name for name in names(checkpoints) if name.endswith(bundle.DRAFT_ENDING)]
     assert len(drafts) == (dead and 0 < fail_at <= 3)
     checkpoints.write(40, ARRAYS, {})
     assert len(names(checkpoints)) == 2, "what was left behind is removed by the next write"
@@ -101,7 +101,7 @@ def test_there_are_six_steps_to_fail(tmp_path):
 
 def test_new_folders_are_on_the_disk_too(tmp_path, monkeypatch):
     synced = []
-    monkeypatch.setattr(files, "sync_directory", synced.append)
+    monkeypatch.setattr(bundle, "sync_directory", synced.append)
     bundle.write(tmp_path / "a" / "b" / "c.zip", "run", ARRAYS, {})
     assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
 
@@ -117,7 +117,7 @@ def test_a_file_system_that_can_t_sync_directories_is_good_enough(
             raise OSError(number, "no")
         fsync(handle)
 
-    monkeypatch.setattr(files.os, "fsync", picky)
+    monkeypatch.setattr(bundle.os, "fsync", picky)
     with pytest.raises(OSError, match="no") if refused else contextlib.nullcontext():
         bundle.write(tmp_path / "a.zip", "run", ARRAYS, {})
     bundle.read(tmp_path / "a.zip", "run")
@@ -125,7 +125,7 @@ def test_a_file_system_that_can_t_sync_directories_is_good_enough(
 
 def test_a_system_that_takes_little_at_a_time_still_gets_all(tmp_path, monkeypatch):
     write = os.write
-    monkeypatch.setattr(files.os, "write", lambda handle, rest: write(handle, rest[:1000]))
+    monkeypatch.setattr(bundle.os, "write", lambda handle, rest: write(handle, rest[:1000]))
     bundle.write(tmp_path / "a.zip", "run", ARRAYS, {})
     arrays, _ = bundle.read(tmp_path / "a.zip", "run")
     np.testing.assert_array_equal(arrays["weights"], ARRAYS["weights"])

@@ -21,7 +21,7 @@ from ottrpo.collect.host import collect, made, name_of, source_of
 from ottrpo.engine import runtime
 from ottrpo.engine.acting import Actor, Eyes, actor_for, draw_noise
 from ottrpo.engine.algorithms.base import Algorithm
-from ottrpo.engine.estimate import Estimator, Rollout
+from ottrpo.engine.estimate import Estimator, Rollout, require_finite_estimates
 from ottrpo.engine.schedules import (
     AUTO_REWARD_DISCOUNT,
     FADING_COLOR,
@@ -35,16 +35,15 @@ from ottrpo.engine.schedules import (
 )
 from ottrpo.engine.spaces import Encoded, FiniteActions, actions_of, observation_layout
 from ottrpo.engine.state import Normaliser, TrainState
+from ottrpo.engine.update import require_finite_update
 
 from .asking import Asked
-from .guards import require_finite_estimates, require_finite_update
 from .offering import offer
 from .policies import POLICIES, architecture_of, bins_of, layout_for
 from .saving import SavedAgent, streams
 from .settings import DeepSettings
 from .watching import Later, Locals, Watcher
 
-Array = Any
 # settings that are asked for at every update; for the others the algorithm is built anew
 LIVE = (
     *("learning_rate", "n_steps", "gamma", "gae_lambda", "radius", "noise_color"),
@@ -316,6 +315,8 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         require_finite_estimates(self._name, state, batch, rollout.reward.shape, self.num_timesteps)
         draws = algorithm.draw(len(batch.flat), self.rng)
         self.train_state, report = algorithm.improve(before, state, batch, draws, now)
+        for remark in algorithm.remarks(report):
+            warnings.warn(remark, stacklevel=2)
         return {key: float(value) for key, value in report.items()}
 
     def _train_and_record(self, rollout: Rollout) -> None:

@@ -16,7 +16,7 @@ from onnx import checker, helper, numpy_helper
 from ottrpo.core.checks import require
 from ottrpo.engine.networks import Body, ImageEncoder, Linear
 from ottrpo.engine.spaces import FORBIDDEN, BoxActions, ObservationLayout
-from ottrpo.persistence.files import write_atomically
+from ottrpo.persistence.bundle import write_atomically
 from ottrpo.tabular.base import TabularAgent
 
 from .base import DeepAgent

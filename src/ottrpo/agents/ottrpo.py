@@ -6,7 +6,6 @@ Algorithm 1 of the paper is `ottrpo.engine.algorithms.ottrpo`.
 """
 
 import math
-import warnings
 from dataclasses import replace
 from typing import Any, ClassVar, final
 
@@ -14,7 +13,6 @@ from ottrpo.core import Binary, Cost, Ordinal, SquaredEuclidean
 from ottrpo.engine import models
 from ottrpo.engine.algorithms.mixed import MixedTrustRegion
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
-from ottrpo.engine.estimate import Rollout
 from ottrpo.engine.models.base import Options, quadratic_metric
 from ottrpo.engine.schedules import Schedules, as_schedule
 from ottrpo.engine.spaces import BinnedActions, BoxActions
@@ -152,17 +150,6 @@ class OTTRPO(DeepAgent):
             n_sources=self.told.n_sources,
             shrink=self.told.trust_region == "exact",
         )
-
-    def train(self, rollout: Rollout) -> dict[str, float]:
-        """One update: estimate (step 3), solve the dual (step 4), move the policy (step 5)."""
-        update = super().train(rollout)
-        if update["ot/inactive"] and self.told.trust_region == "paper":
-            warnings.warn(
-                f"the radius {update['ot/radius']:.3g} is too large to bind (multiplier 0): in the "
-                "paper's way the policy may not move at all; trust_region='exact' shrinks it",
-                stacklevel=2,
-            )
-        return update
 
 
 def _or(value: float | None, default: float) -> float:

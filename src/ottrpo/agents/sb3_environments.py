@@ -11,9 +11,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecEnvWrapper,
 
 from ottrpo.collect.host import made, name_of
 from ottrpo.core.checks import NonFiniteError
+from ottrpo.engine.estimate import ADVICE
 from ottrpo.envs import catalogue
-
-from .guards import ADVICE
 
 
 def copies(env_id: str, count: int) -> VecEnv:

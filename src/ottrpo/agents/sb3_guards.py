@@ -11,8 +11,7 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 
 from ottrpo.collect.host import name_of
 from ottrpo.core.checks import NonFiniteError
-
-from .guards import ADVICE
+from ottrpo.engine.estimate import ADVICE
 
 
 class Guarded(OnPolicyAlgorithm):

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 
-from ottrpo.persistence.values import global_randomness, set_global_randomness
+from ottrpo.persistence.strict_json import global_randomness, set_global_randomness
 
 Arrays = dict[str, Any]
 NETWORKS, OPTIMISER, NORMALISER = "policy.", "optimizer.", "normaliser."

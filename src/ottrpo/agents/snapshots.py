@@ -4,12 +4,11 @@ import warnings
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, Self, final
 
 import numpy as np
-from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecEnvWrapper
 
 from ottrpo.collect.host import fresh_env, name_of, remade_by_id
 from ottrpo.core.checks import require, require_one_of
@@ -17,10 +16,69 @@ from ottrpo.engine.spaces import space_from_data, space_to_data
 from ottrpo.envs import catalogue
 from ottrpo.persistence import bundle
 from ottrpo.persistence.checkpoints import Saved
-from ottrpo.persistence.environments.vector import VectorWorld
-from ottrpo.persistence.keeper import Keeper, StopSignals
-from ottrpo.persistence.lock import DirectoryLock
-from ottrpo.persistence.snapshot import Data, Snapshot, segment_line
+from ottrpo.persistence.environments import Capturable, proof
+from ottrpo.persistence.environments.layers import (
+    capture_layer,
+    capture_layers,
+    class_name,
+    first_of,
+    keeps_itself,
+    restore_each,
+    restore_layer,
+    restore_layers,
+    try_layer,
+)
+from ottrpo.persistence.snapshot import Data, Snapshot
+from ottrpo.persistence.strict_json import Arrays, decode, encode
+
+# wrappers of which all state stands in their attributes
+KNOWN = ("stable_baselines3.common.vec_env.", "ottrpo.")
+NAME = "environment"  # what the names of all their arrays begin with
+
+
+@final
+@dataclass(frozen=True)
+class VectorWorld:
+    """Vector environments of SB3, as agents train in them."""
+
+    env: VecEnv
+
+    def why_not_exact(self) -> str | None:
+        """Why it can't be relied on to go on exactly; ``None`` if its environments did in a trial.
+
+        It need not have been reset, and is not touched.
+        """
+        wrappers, base = _unwrapped(self.env)
+        reasons = [_captured(wrapper, {}, "wrapper")[1] for wrapper in wrappers]
+        return first_of((*reasons, _why_not_inside(base)))
+
+    def capture(self, arrays: Arrays) -> tuple[dict[str, Any], str | None]:
+        """The state as JSON, its arrays in ``arrays``, and why it is not whole, if so.
+
+        What can't be captured is left out: whoever goes on from there must seed and reset first.
+        """
+        wrappers, base = _unwrapped(self.env)
+        around = [_captured(one, arrays, f"{NAME}.wrapper{i}") for i, one in enumerate(wrappers)]
+        inside, reason = _capture_base(base, arrays)
+        states = [state for state, _ in around]
+        data = {"wrappers": states, "base": class_name(base), "environments": inside}
+        return data, first_of((*(why for _, why in around), reason))
+
+    def restore(self, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Put the environments, which have been reset, into the state that was captured.
+
+        Raises:
+            ValueError: if they are made of other parts.
+        """
+        wrappers, base = _unwrapped(self.env)
+        inside = {"class": state["base"], "state": None}  # its own comes after
+        restore_each([*wrappers, base], [*state["wrappers"], inside], arrays)
+        _restore_base(base, state["environments"], arrays)
+
+    def reseed(self, seed: int) -> Any:
+        """Seed and reset the environments; what is seen first."""
+        self.env.seed(seed)
+        return self.env.reset()
 
 
 class VectorSnapshot(Snapshot):
@@ -213,65 +271,68 @@ def _leaves(observation: Any) -> list[Any]:
     return [observation] if images is None else [observation.flat, *images]
 
 
-class CheckpointEvery(BaseCallback):
-    """Keeps checkpoints from which `resume` goes on bit for bit.
+def _why_not_inside(base: VecEnv) -> str | None:
+    if keeps_itself(base):
+        return None
+    if isinstance(base, DummyVecEnv):
+        each = {tuple(map(class_name, proof.layers(env))): env for env in base.envs}
+        return first_of(proof.why_not_exact(env) for env in each.values())
+    reason: str | None = _why_not_remote(base) or base.env_method("why_not_exact", indices=0)[0]
+    return reason
 
-    In training::
 
-        agent.learn(1_000_000, callback=CheckpointEvery(50_000, "checkpoints"))
+def _why_not_remote(base: VecEnv) -> str | None:
+    if type(base) is not SubprocVecEnv:
+        return f"{type(base).__name__} is none of the vector environments that are known"
+    # the outermost wrapper: it captures what is inside of it only
+    if set(_outermost(base)) != {Capturable.__name__}:
+        return "environments in other processes need the wrapper Capturable around each"
+    return None
 
-    and after an interruption of any kind::
 
-        agent = OTTRPO.resume("checkpoints", env=env)
-        agent.learn(
-            agent.remaining_timesteps,
-            reset_num_timesteps=False,
-            callback=CheckpointEvery(50_000, "checkpoints"),
+def _unwrapped(env: VecEnv) -> tuple[list[VecEnvWrapper], VecEnv]:
+    wrappers = []
+    while isinstance(env, VecEnvWrapper):
+        wrappers.append(env)
+        env = env.venv
+    return wrappers, env
+
+
+def _captured(layer: Any, arrays: Arrays, name: str) -> tuple[dict[str, Any], str | None]:
+    if keeps_itself(layer) or class_name(layer).startswith(KNOWN):
+        return try_layer(layer, arrays, name)
+    reason = f"{type(layer).__name__} is none of the vector wrappers that are known"
+    return {"class": class_name(layer), "state": None}, reason
+
+
+def _capture_base(base: VecEnv, arrays: Arrays) -> tuple[list[Any], str | None]:
+    if keeps_itself(base):
+        return [capture_layer(base, arrays, NAME)], None
+    if isinstance(base, DummyVecEnv):
+        both = [capture_layers(env, arrays, f"{NAME}.{i}") for i, env in enumerate(base.envs)]
+        return [states for states, _ in both], first_of(why for _, why in both)
+    # ask first: a worker that raises is a worker that is gone
+    reason = _why_not_remote(base) or first_of(base.env_method("why_not_captured"))
+    if reason is not None:
+        return [], reason
+    states = base.env_method("capture_state")
+    return [encode(state, arrays, f"{NAME}.{i}") for i, state in enumerate(states)], None
+
+
+def _outermost(base: VecEnv) -> list[str]:
+    return base.env_method("class_name") if base.has_attr("class_name") else []
+
+
+def _restore_base(base: VecEnv, states: list[Any], arrays: Mapping[str, Any]) -> None:
+    if keeps_itself(base):
+        restore_layer(base, states[0], arrays)
+        return
+    if states and len(states) != base.num_envs:
+        raise ValueError(
+            f"there are {base.num_envs} environments, the saved ones are {len(states)}"
         )
-
-    The agents on tables take it as well (their `learn` always counts on).
-
-    SIGTERM and Ctrl-C write one more before they are obeyed, at the end of the current update.
-    Environments that can't be captured exactly are seeded anew and reset at every checkpoint; that
-    is said when training starts. The state of other callbacks is not kept.
-
-    Args:
-        steps: between two checkpoints; the first update that passes a multiple of it writes one.
-        folder: where they go; the last two are kept.
-        verbose: 1: tell of each.
-    """
-
-    def __init__(self, steps: int, folder: str | Path, verbose: int = 0) -> None:
-        super().__init__(verbose)
-        self._steps, self._folder = int(steps), Path(folder)
-
-    def start(self, agent: Any) -> None:
-        """Training starts, or goes on."""
-        if not isinstance(agent, Snapshot):
-            raise ValueError(f"{type(agent).__name__} can't go on from a checkpoint")
-        self._folder.mkdir(parents=True, exist_ok=True)
-        agent.while_learning.enter_context(DirectoryLock(self._folder))
-        self._stop = agent.while_learning.enter_context(StopSignals())
-        self._keeper = Keeper(agent, self._folder, self._steps, self._stop)
-        agent.snapshot()  # what can't be saved is refused now, not after the first hours
-        reason = agent.why_not_exact()
-        if reason is not None:
-            print(segment_line(reason))  # noqa: T201  # a run that differs for it is told so
-
-    def __call__(self, agent: Any) -> None:
-        """Called after every update."""
-        written = self._keeper.after_update(agent)
-        if written is not None and self.verbose:
-            print(f"checkpoint: {written}")  # noqa: T201  # asked for
-        if self._stop.asked is not None:
-            again = f"{type(agent).__name__}.resume({str(self._folder)!r})"
-            print(f"stopped at step {agent.num_timesteps:,}; to go on: {again}")  # noqa: T201
-        self._stop.obey()
-
-    def _on_training_start(self) -> None:
-        agent: Any = self.model
-        self.start(agent)
-        agent.while_learning.enter_context(agent.telling(self))
-
-    def _on_step(self) -> bool:
-        return True
+    for i, state in enumerate(states):
+        if isinstance(base, DummyVecEnv):
+            restore_layers(base.envs[i], state, arrays)
+        else:
+            base.env_method("restore_state", decode(state, arrays), indices=i)

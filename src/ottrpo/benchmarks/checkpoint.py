@@ -16,7 +16,7 @@ USUAL = 50_000  # steps between checkpoints by default
 def measure(environment: str, steps: int = STEPS) -> Row:
     """Train with a checkpoint after every update, and time them apart in the same run."""
     from ottrpo.agents.ottrpo import OTTRPO
-    from ottrpo.agents.snapshots import CheckpointEvery
+    from ottrpo.agents.watching import CheckpointEvery
 
     spent: list[float] = []
 

@@ -28,7 +28,7 @@ from ottrpo.envs import functional
 from ottrpo.experiments import provenance
 from ottrpo.experiments.registry import agent_by_key
 from ottrpo.experiments.spec import merge, parse_overrides, read_configuration
-from ottrpo.persistence.files import write_atomically
+from ottrpo.persistence.bundle import write_atomically
 
 from .harness import Benchmark, Figures, Row, tell, timed
 

@@ -58,7 +58,7 @@ class Solve:
     def _text(self) -> str:
         if self.problem == "-":
             return sys.stdin.read()
-        from ottrpo.persistence.files import read_plain
+        from ottrpo.persistence.bundle import read_plain
 
         return read_plain(Path(self.problem), MAX_BYTES).decode("utf-8")
 

@@ -13,7 +13,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from . import kernels
+from . import arrays
 from .arrays import Generator, namespace, put
 from .networks import ACTIVATIONS, SDE_VARIANCE_FLOOR, Body, Linear, Policy
 from .runtime import require_threads
@@ -40,7 +40,7 @@ class CompiledForward:
     """A perceptron on raw features, for a fixed number of rows, without allocation.
 
     The latent features handed out are overwritten by the next call. ``arguments`` are those that
-    `kernels.forward` takes between the raw features and the outputs.
+    `arrays.forward` takes between the raw features and the outputs.
     """
 
     def __init__(self, body: Body, head: Linear, eyes: Eyes, rows: int) -> None:
@@ -67,7 +67,7 @@ class CompiledForward:
         """Write the head's outputs to ``out`` and return the last hidden layer."""
         # other types would work too, but each would be compiled anew
         flat = np.ascontiguousarray(flat, np.float64)
-        kernels.forward(flat, *self.arguments, out)
+        arrays.forward(flat, *self.arguments, out)
         return self._latent
 
 
@@ -101,7 +101,7 @@ def evaluate_rows(body: Body, head: Linear, flat: Array, images: tuple[Array, ..
         for layer in body.layers:
             x = x @ _copy(layer.weight)
             x += _copy(layer.bias)
-            kernels.activate(ACTIVATIONS[body.activation][1], x.reshape(-1))
+            arrays.activate(ACTIVATIONS[body.activation][1], x.reshape(-1))
         return x @ _copy(head.weight) + _copy(head.bias)
     out = np.empty((len(flat), head.bias.shape[0]), np.float32)
     for start in range(0, len(flat), IMAGE_CHUNK):  # equal chunks, so that one program serves all
@@ -168,7 +168,7 @@ class GaussianActor:
         if self._variance is None and isinstance(self._forward, CompiledForward):
             flat = np.ascontiguousarray(flat, np.float64)
             drawn = (self._mean, self._noise, self._action, clipped)
-            kernels.act(t, flat, *self._forward.arguments, *drawn)
+            arrays.act(t, flat, *self._forward.arguments, *drawn)
         else:
             self._draw(t, self._forward(flat, images, self._mean[t]), clipped)
         if self._to_world is not None:
@@ -183,7 +183,7 @@ class GaussianActor:
         else:
             noise = np.einsum("nl,nld->nd", latent, self._noise[t // self._every])
             self._std[t] = np.sqrt(latent**2 @ self._variance + SDE_VARIANCE_FLOOR)
-        kernels.draw(self._mean[t], noise, self._action[t], clipped)
+        arrays.draw(self._mean[t], noise, self._action[t], clipped)
 
     def record(self) -> dict[str, Array]:
         """Actions before clipping, means and standard deviations [t, n, d]."""

@@ -1,9 +1,12 @@
 """Step 3: what a rollout says about the advantages of the actions that were taken in it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from ottrpo.core.checks import NonFiniteError
 
 from .acting import evaluate_rows
 from .arrays import namespace, on_host, put, sums_to_the_end, wide
@@ -11,6 +14,11 @@ from .schedules import Now
 from .state import Normaliser, TrainState
 
 Array = Any
+Name = Callable[[], str]  # asked for only if there is something to tell
+ADVICE = (
+    "the agent is as it was before this update. Rewards or observations of a huge magnitude, or a "
+    "learning rate that is too large, can do this"
+)
 
 
 class CutOff(NamedTuple):
@@ -168,6 +176,47 @@ def explained_variance(batch: Experience) -> Array:
     variance = batch.target.var()
     left = (batch.target - batch.value).var() / xp.where(variance == 0, 1.0, variance)
     return xp.where(variance == 0, 0.0, 1.0 - left)
+
+
+def require_finite_estimates(
+    name: Name, state: TrainState, batch: Experience, shape: tuple[int, int], end: int
+) -> None:
+    """Raise unless what was estimated from the rollout that ended at step ``end`` is finite.
+
+    Args:
+        name: of the environment.
+        state: with the statistics that took the rollout in.
+        batch: what was estimated.
+        shape: steps and environments.
+        end: the agent's step.
+
+    Raises:
+        NonFiniteError: it names the environment, its index, the step and the quantity.
+    """
+    seen = {"observations": state.observations.moments, "rewards": state.rewards.moments}
+    for quantity, moments in seen.items():
+        if not (np.isfinite(moments.mean).all() and np.isfinite(moments.variance).all()):
+            raise NonFiniteError(
+                f"{name()}: the running variance of the {quantity} overflows at step {end}; "
+                f"{ADVICE}"
+            )
+    for quantity, array_r in (("value", batch.value), ("advantage", batch.advantage)):
+        if np.isfinite(array_r).all():
+            continue
+        array_tn = array_r.reshape(shape)
+        t, index = (int(i) for i in np.argwhere(~np.isfinite(array_tn))[-1])  # sums run backwards
+        step = end - (len(array_tn) - t - 1) * array_tn.shape[1]
+        raise NonFiniteError(
+            f"{name()}: the {quantity} of environment {index} at step {step} is "
+            f"{array_tn[t, index]}; {ADVICE}"
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = batch.advantage.std()
+    if not np.isfinite(spread):
+        raise NonFiniteError(
+            f"{name()}: the spread of the advantages at step {end} is not finite: the rewards or "
+            "the values are too large; scale the rewards, or leave normalize_reward on"
+        )
 
 
 def _values(network: Any, flat: Array, images: tuple[Array, ...]) -> Array:

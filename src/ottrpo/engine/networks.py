@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import kernels
+from . import arrays
 from .arrays import Generator, namespace
 
 Array = Any
@@ -22,13 +22,13 @@ SDE_VARIANCE_FLOOR = 1e-6  # SB3's: a state with zero features must keep a posit
 
 # name -> (for JAX, the number of the compiled one)
 ACTIVATIONS: dict[str, tuple[Callable[[Array], Array], int]] = {
-    "tanh": (jax.numpy.tanh, kernels.TANH),
-    "relu": (jax.nn.relu, kernels.RELU),
-    "leakyrelu": (jax.nn.leaky_relu, kernels.LEAKY_RELU),
-    "elu": (jax.nn.elu, kernels.ELU),
-    "sigmoid": (jax.nn.sigmoid, kernels.SIGMOID),
-    "silu": (jax.nn.silu, kernels.SILU),
-    "gelu": (jax.nn.gelu, kernels.GELU),
+    "tanh": (jax.numpy.tanh, arrays.TANH),
+    "relu": (jax.nn.relu, arrays.RELU),
+    "leakyrelu": (jax.nn.leaky_relu, arrays.LEAKY_RELU),
+    "elu": (jax.nn.elu, arrays.ELU),
+    "sigmoid": (jax.nn.sigmoid, arrays.SIGMOID),
+    "silu": (jax.nn.silu, arrays.SILU),
+    "gelu": (jax.nn.gelu, arrays.GELU),
 }
 
 

@@ -8,6 +8,7 @@ when ``ottrpo.engine`` is imported; whatever the user has set in the environment
 import ctypes
 import os
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ def configure() -> None:
 
 
 def _remember_fork() -> None:
+    device_for.cache_clear()
     _STATE["orphaned"] = _STATE["started"]
     if _STATE["orphaned"]:
         import jax
@@ -71,6 +73,7 @@ def cache_directory() -> Path:
     return Path(base) / "ottrpo" / "jax"
 
 
+@cache  # in this process
 def device_for(name: str) -> Any:
     """The JAX device behind SB3's device names.
 

@@ -3,7 +3,7 @@
 A step that has spent more than the radius is taken back until it has not.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
 
+from ottrpo.core.checks import NonFiniteError
+
 from .arrays import Generator, like, namespace, on_host, repeat_while, traced
-from .estimate import Experience
+from .estimate import ADVICE, Experience, Name
 from .networks import Policy
 from .state import Learner, Normaliser, Observations, TrainState, scale_between
 
@@ -54,6 +56,28 @@ def all_finite(tree: Any) -> bool:
     """Whether every array of a learner, or of a part of it, holds finite numbers only."""
     arrays = jax.tree.leaves(eqx.filter(tree, eqx.is_array))
     return not arrays or bool(_all_finite(arrays))
+
+
+def require_finite_update(
+    name: Name, learners: Mapping[str, Learner], logged: Mapping[str, float], step: int
+) -> None:
+    """Raise unless losses, gradients and parameters of the update at ``step`` are finite.
+
+    Raises:
+        NonFiniteError: it names the environment, the step and the quantity.
+    """
+    for part, learner in learners.items():
+        if not all_finite(learner):
+            # the moments are averages of gradients, so they tell of the first bad one
+            quantity = "parameter" if all_finite(learner.moments) else "gradient"
+            raise NonFiniteError(
+                f"{name()}: a {quantity} of {part!r} is not finite at step {step}; {ADVICE}"
+            )
+    for key, value in logged.items():
+        if not np.isfinite(value):
+            raise NonFiniteError(
+                f"{name()}: {key} is {value}, not finite, at step {step}; {ADVICE}"
+            )
 
 
 def minibatches(rows: int, batch_size: int, epochs: int, rng: Generator) -> tuple[Array, Array]:

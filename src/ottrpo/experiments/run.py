@@ -14,8 +14,13 @@ from gymnasium import spaces
 from ottrpo.core.checks import require, require_one_of
 from ottrpo.envs import catalogue
 from ottrpo.envs.functional import family_of
-from ottrpo.persistence.checkpoints import Checkpoints, Saved, checkpoint_kind
-from ottrpo.persistence.keeper import Keeper, StopSignals
+from ottrpo.persistence.checkpoints import (
+    Checkpoints,
+    Keeper,
+    Saved,
+    StopSignals,
+    checkpoint_kind,
+)
 from ottrpo.persistence.snapshot import Snapshot, segment_line
 from ottrpo.results.run_directory import RunDirectory, same_settings
 from ottrpo.terminal import say

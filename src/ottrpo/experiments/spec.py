@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from ottrpo.core.checks import require, require_one_of, require_whole, require_words
-from ottrpo.persistence.files import read_plain
+from ottrpo.persistence.bundle import read_plain
 
 from .protocol import Protocol
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, final
 from ottrpo.core.checks import require, require_one_of, require_whole, require_words
 from ottrpo.envs import catalogue
 from ottrpo.envs.functional import family_of
-from ottrpo.persistence.files import read_plain
+from ottrpo.persistence.bundle import read_plain
 
 if TYPE_CHECKING:
     from .reproduce import Options

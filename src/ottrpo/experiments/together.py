@@ -19,10 +19,9 @@ from ottrpo.core.cost_data import cost_from_data
 from ottrpo.device import make_train
 from ottrpo.device.fleet import Fleet
 from ottrpo.persistence import bundle
-from ottrpo.persistence.checkpoints import Checkpoints, Saved, checkpoint_kind
-from ottrpo.persistence.keeper import StopSignals
+from ottrpo.persistence.checkpoints import Checkpoints, Saved, StopSignals, checkpoint_kind
 from ottrpo.persistence.lock import DirectoryLock
-from ottrpo.persistence.values import decode, encode
+from ottrpo.persistence.strict_json import decode, encode
 from ottrpo.results.layout import MANIFEST
 from ottrpo.results.run_directory import RunDirectory
 from ottrpo.terminal import say

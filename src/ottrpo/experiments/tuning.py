@@ -18,7 +18,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from ottrpo.core.checks import NonFiniteError, require
-from ottrpo.persistence.files import write_atomically
+from ottrpo.persistence.bundle import write_atomically
 
 from .run import build_agent, plan_run
 from .spec import RunSpec

@@ -21,7 +21,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from .checkpoints import Saved, checkpoint_kind, last_checkpoint
-from .values import Arrays, decode, encode, global_randomness, set_global_randomness
+from .strict_json import Arrays, decode, encode, global_randomness, set_global_randomness
 
 Data = dict[str, Any]
 Listener = Callable[[Any], bool | None]
@@ -207,7 +207,7 @@ class Snapshot(Boundary, ABC):
 
     @abstractmethod
     def _kept(self) -> Data:
-        """What else the rest of training depends on, as `values.encode` takes it."""
+        """What else the rest of training depends on, as `strict_json.encode` takes it."""
 
     @abstractmethod
     def _go_on(self, kept: Data, first: Any) -> None:

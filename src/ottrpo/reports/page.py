@@ -19,7 +19,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ottrpo.persistence.files import write_atomically
+from ottrpo.persistence.bundle import write_atomically
 from ottrpo.results.reading import CellResult, StudyResult, read_study, study_names
 from ottrpo.terminal import bar
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ottrpo.persistence import strict_json
-from ottrpo.persistence.bundle import RUN_AGENT
+from ottrpo.persistence.bundle import RUN_AGENT, read_plain
 from ottrpo.persistence.checkpoints import FOLDER
-from ottrpo.persistence.files import read_plain
 
 RUNS_ROOT = Path("runs")
 TRIALS_ROOT = RUNS_ROOT / "trials"

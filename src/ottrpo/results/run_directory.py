@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ottrpo.core.checks import require
-from ottrpo.persistence.files import read_plain, sync_directory, write_all, write_atomically
+from ottrpo.persistence.bundle import read_plain, sync_directory, write_all, write_atomically
 from ottrpo.persistence.strict_json import shown
 
 from .layout import AGENT, CHECKPOINTS, EVALUATIONS, LOGS, MANIFEST, METRICS, read_object

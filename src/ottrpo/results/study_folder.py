@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, final
 
 from ottrpo.core.checks import require, require_words
-from ottrpo.persistence.files import read_plain, sync_directory, write_atomically
+from ottrpo.persistence.bundle import read_plain, sync_directory, write_atomically
 
 from .layout import MANIFEST, read_object
 

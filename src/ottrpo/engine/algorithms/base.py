@@ -7,6 +7,7 @@ key elsewhere.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,3 +72,7 @@ class Algorithm(ABC):
             draws: of `draw`.
             now: the schedules.
         """
+
+    def remarks(self, report: Report) -> Iterator[str]:
+        """What the host warns of when it has seen what is logged."""
+        return iter(())

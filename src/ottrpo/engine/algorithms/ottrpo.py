@@ -1,5 +1,6 @@
 """OT-TRPO: `TrustRegion.improve` is Algorithm 1 of the paper, from its step 4 on."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -132,6 +133,14 @@ class TrustRegion(Algorithm):
         if draws.held is not None:
             report |= self.gains(state, batch, advantage, draws.held, spent)
         return state, report
+
+    def remarks(self, report: Report) -> Iterator[str]:
+        """A radius that does not bind, unless it is shrunk until it does."""
+        if report["ot/inactive"] and not self.exact:
+            yield (
+                f"the radius {report['ot/radius']:.3g} is too large to bind (multiplier 0): in the "
+                "paper's way the policy may not move at all; trust_region='exact' shrinks it"
+            )
 
     def standardised(self, advantage: Array) -> Array:
         """Once, here: the dual and the loss must see the same numbers."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from ottrpo.persistence.values import Arrays
+from ottrpo.persistence.strict_json import Arrays
 
 from . import proof
 from .layers import NotCaptured, capture_layers, restore_layers

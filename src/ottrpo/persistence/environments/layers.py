@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
-from ottrpo.persistence.values import TAG, Arrays, NotPlain, decode, encode
+from ottrpo.persistence.strict_json import TAG, Arrays, NotPlain, decode, encode
 
 # Of a simulation positions and velocities are not enough: the solver starts from where it ended
 # (`qacc_warmstart`), and rewards and observations read what was computed before the state moved on.

@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium as gym
 
 from ottrpo.persistence import strict_json
-from ottrpo.persistence.values import Arrays, global_randomness, set_global_randomness
+from ottrpo.persistence.strict_json import Arrays, global_randomness, set_global_randomness
 
 from .layers import capture_layers, class_name, restore_layers, restored_alike
 
