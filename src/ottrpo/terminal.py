@@ -102,17 +102,25 @@ def screen(**options: Any) -> "Console":
 
 
 @contextmanager
-def bar(what: str, total: int | None) -> Iterator[Callable[[], None]]:
-    """On a terminal, a bar with the time that is left; gives what to call after each of them."""
+def bar(what: str, total: int | None, *, stays: bool = False) -> Iterator[Callable[..., None]]:
+    """A bar with the time that is left; on terminals alone, unless it ``stays`` when all is done.
+
+    Gives what to call after each of them, or with how many are done and what is to be told.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as TimeLeft
 
     console = screen()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeLeft())
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda: progress.advance(task)
+    told = TextColumn("{task.fields[told]}")
+    hidden = not (stays or console.is_terminal)
+    with Progress(*columns, told, console=console, transient=not stays, disable=hidden) as progress:
+        task = progress.add_task(what, total=total, told="")
+
+        def move(done: int | None = None, told: str = "") -> None:
+            progress.update(task, advance=1 if done is None else None, completed=done, told=told)
+
+        yield move
 
 
 def _has_terminal() -> bool:

@@ -78,7 +78,7 @@ def test_a_thousand_damages_fall_back_to_the_checkpoint_before(checkpoints):
             continue
         newest.write_bytes(content)
         with pytest.warns(UserWarning, match=r"is damaged: .*; using the one of step 100") as told:
-            found = checkpoints.latest()
+            found = checkpoints.newest(lambda saved: saved)
         assert found.step == 100
         assert found.data["made at"] == 100
         np.testing.assert_array_equal(found.arrays["weights"], ARRAYS["weights"])
@@ -91,19 +91,19 @@ def test_an_empty_a_missing_and_a_foreign_newest_one_fall_back_too(checkpoints):
     for content in (b"", hostile.honest(), hostile.honest(kind="Other")):
         newest.write_bytes(content)
         with pytest.warns(UserWarning, match="using the one of step 100"):
-            assert checkpoints.latest().step == 100
+            assert checkpoints.newest(lambda saved: saved).step == 100
     newest.unlink()
-    assert checkpoints.latest().step == 100
+    assert checkpoints.newest(lambda saved: saved).step == 100
 
 
 def test_swapped_checkpoints_are_noticed(checkpoints):
     first, second = sorted(checkpoints.folder.iterdir())
     shutil.copy(first, second)
     with pytest.warns(UserWarning, match="not hold the checkpoint that its name says; using"):
-        assert checkpoints.latest().step == 100
+        assert checkpoints.newest(lambda saved: saved).step == 100
     first.unlink()
     with pytest.raises(ValueError, match=r"no checkpoint in .* can be used: .*its name says"):
-        checkpoints.latest()
+        checkpoints.newest(lambda saved: saved)
 
 
 def test_one_that_can_t_be_used_falls_back_too(checkpoints):
@@ -132,8 +132,8 @@ def test_all_damaged_is_an_error_and_none_at_all_is_none(checkpoints, tmp_path):
     for path in checkpoints.folder.iterdir():
         path.write_bytes(b"")
     with pytest.raises(ValueError, match=r"no checkpoint in .*it is empty$"):
-        checkpoints.latest()
-    assert Checkpoints(tmp_path / "new", hostile.KIND).latest() is None
+        checkpoints.newest(lambda saved: saved)
+    assert Checkpoints(tmp_path / "new", hostile.KIND).newest(lambda saved: saved) is None
 
 
 def test_a_damaged_one_never_counts_as_one_of_the_two_that_are_kept(checkpoints):
@@ -146,7 +146,7 @@ def test_a_damaged_one_never_counts_as_one_of_the_two_that_are_kept(checkpoints)
 
 def test_going_on_from_an_earlier_one_forgets_the_abandoned_later_ones(checkpoints):
     checkpoints.write(150, ARRAYS, DATA)
-    assert checkpoints.latest().step == 150
+    assert checkpoints.newest(lambda saved: saved).step == 150
     assert len(list(checkpoints.folder.iterdir())) == 2
 
 
@@ -155,7 +155,7 @@ def test_other_files_in_the_folder_are_left_alone(checkpoints):
         (checkpoints.folder / name).write_text("mine")
     checkpoints.write(300, ARRAYS, DATA)
     assert (checkpoints.folder / "notes.txt").exists()
-    assert checkpoints.latest().step == 300
+    assert checkpoints.newest(lambda saved: saved).step == 300
 
 
 def test_what_comes_back_is_what_was_written(tmp_path):

@@ -50,7 +50,7 @@ class SavingCheckpoints(Story):
             self.acknowledge(step)
 
     def check(self, disk):
-        found = self.kept.latest()
+        found = self.kept.newest(lambda saved: saved)
         step = 0 if found is None else found.step
         # a name that is there though its directory was not synced is as good as acknowledged
         assert self.last <= step <= self.last + 1
@@ -58,7 +58,7 @@ class SavingCheckpoints(Story):
             assert (found.arrays["w"] == step).all()
             assert found.data == {"was": step}
         self.kept.write(9, {}, {})
-        assert self.kept.latest().step == 9
+        assert self.kept.newest(lambda saved: saved).step == 9
         assert not [path for path in self.kept.folder.iterdir() if path.name.startswith(".")]
 
 
@@ -125,7 +125,7 @@ class Logging(Story):
 
     def _go_on(self, run, saved, found):
         """As `resume` does: back to what the checkpoint speaks of."""
-        last = Checkpoints(run.checkpoint_folder, "run").latest()
+        last = Checkpoints(run.checkpoint_folder, "run").newest(lambda saved: saved)
         step = 0 if last is None else last.step
         assert saved <= step <= saved + 1
         assert step <= len(found)

@@ -87,12 +87,12 @@ def test_every_step_of_a_write_may_fail(fail_at, dead, tmp_path, monkeypatch):
     for name, content in before.items():
         assert (checkpoints.folder / name).read_bytes() == content
     # only the directory's own fsync comes after the rename
-    assert checkpoints.latest().step == (30 if fail_at > 3 else 20)
+    assert checkpoints.newest(lambda saved: saved).step == (30 if fail_at > 3 else 20)
     drafts = [name for name in names(checkpoints) if name.endswith(bundle.DRAFT_ENDING)]
     assert len(drafts) == (dead and 0 < fail_at <= 3)
     checkpoints.write(40, ARRAYS, {})
     assert len(names(checkpoints)) == 2, "what was left behind is removed by the next write"
-    assert checkpoints.latest().step == 40
+    assert checkpoints.newest(lambda saved: saved).step == 40
 
 
 def test_there_are_six_steps_to_fail(tmp_path):
@@ -168,7 +168,7 @@ def test_a_size_limit_stops_the_write_and_nothing_else(tmp_path):
     )
     assert told.stdout == "File too large\n"
     assert names(checkpoints) == ["step-000000000000010.zip", "step-000000000000020.zip"]
-    assert checkpoints.latest().data == {"step was": 20}
+    assert checkpoints.newest(lambda saved: saved).data == {"step was": 20}
 
 
 def test_a_full_disk_stops_the_write_and_nothing_else(tmp_path):
@@ -189,9 +189,9 @@ def test_a_full_disk_stops_the_write_and_nothing_else(tmp_path):
             checkpoints.write(20, {"w": np.zeros(200_000)}, {})
         except OSError as error:
             print(error.strerror)
-        print(checkpoints.latest().step, len(list(checkpoints.folder.iterdir())))
+        print(checkpoints.newest(lambda saved: saved).step, len(list(checkpoints.folder.iterdir())))
         checkpoints.write(30, {"w": np.zeros(1000)}, {})
-        print(checkpoints.latest().step)
+        print(checkpoints.newest(lambda saved: saved).step)
     """)
     inside = f"{mount} && exec {sys.executable} - {tmp_path}"
     told = subprocess.run(
@@ -208,7 +208,7 @@ def test_a_kill_at_any_moment_leaves_a_good_checkpoint(tmp_path):
         from pathlib import Path
         from ottrpo.persistence.checkpoints import Checkpoints
         checkpoints = Checkpoints(Path(sys.argv[1]), "run")
-        last = checkpoints.latest()
+        last = checkpoints.newest(lambda saved: saved)
         step = 0 if last is None else last.step
         if last is not None and (last.arrays["w"] != last.step).any():
             sys.exit("a checkpoint with another's arrays")
@@ -230,7 +230,7 @@ def test_a_kill_at_any_moment_leaves_a_good_checkpoint(tmp_path):
         rest = [int(line) for line in worker.stdout.read().split("\n") if line]
         assert worker.wait() == -signal.SIGKILL
         worker.stdout.close()
-        latest = Checkpoints(folder, "run").latest()
+        latest = Checkpoints(folder, "run").newest(lambda saved: saved)
         assert told[0] == reached + 1
         assert latest.step >= max([*told, *rest])
         reached = latest.step

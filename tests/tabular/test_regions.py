@@ -11,7 +11,7 @@ from scipy.special import rel_entr
 from ottrpo.cli import main
 from ottrpo.core import TableCost, finite_problem
 from ottrpo.tabular import RegionSettings, TabularOTTRPO
-from ottrpo.tabular.regions import improved
+from ottrpo.tabular.agents import improved
 
 ROUND = [[0, 1, 2, 1], [1, 0, 1, 2], [2, 1, 0, 1], [1, 2, 1, 0]]
 REGIONS = [{"region": "transport"}, {"region": "sinkhorn", "entropy": 0.01}, {"region": "kl"}]

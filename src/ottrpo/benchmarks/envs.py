@@ -17,7 +17,7 @@ import tyro
 from ottrpo.core.checks import require
 from ottrpo.envs import catalogue, make_vec
 
-from .harness import Benchmark, Figures, Row, in_turns, resident_megabytes, tell
+from .harness import Benchmark, Figures, Row, in_turns, play, resident_megabytes, tell
 
 ENVIRONMENTS = ("Hopper-v5", "HalfCheetah-v5", "Walker2d-v5", "Ant-v5", "Humanoid-v5")
 COUNTS = (1, 8, 32, 128)
@@ -58,7 +58,11 @@ def contenders(env_id: str, count: int, threads: int | None, closing: ExitStack)
     space = vectors[OURS].action_space
     shape = (_steps(count) // count, count, *space.shape)
     action_tn = np.random.default_rng(0).uniform(space.low, space.high, shape).astype(np.float32)
-    turns = {LOOP: _loop(closing.enter_context(one()), action_tn.reshape(-1, *space.shape))}
+    alone = closing.enter_context(one())
+    alone.reset(seed=0)
+    turns: dict[str, Turn] = {
+        LOOP: partial(play, alone, action_tn.reshape(-1, *space.shape)[: _steps(1)])
+    }
     for name, env in vectors.items():
         closing.callback(env.close)
         env.reset()
@@ -85,18 +89,6 @@ def _steps(count: int) -> int:
 def _step_all(env: Any, action_tn: Any) -> None:
     for action_n in action_tn:
         env.step(action_n)
-
-
-def _loop(env: Any, action_t: Any) -> Turn:
-    env.reset(seed=0)
-
-    def turn() -> None:
-        for action in action_t[: _steps(1)]:
-            _, _, terminated, truncated, _ = env.step(action)
-            if terminated or truncated:
-                env.reset()
-
-    return turn
 
 
 def _envpool(env_id: str, count: int, threads: int | None) -> Any:

@@ -4,7 +4,7 @@ import os
 import time
 import timeit
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -81,6 +81,14 @@ def in_turns(functions: Mapping[str, Callable[[], object]], seconds: float) -> d
             best[name] = min(best[name], taken)
         rounds += 1
     return best
+
+
+def play(env: Any, actions: Iterable[Any]) -> None:
+    """Step an environment that has been reset; episodes that end start again."""
+    for action in actions:
+        _, _, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            env.reset()
 
 
 def resident_megabytes() -> float:

@@ -21,7 +21,7 @@ from ottrpo.envs import catalogue
 from ottrpo.tabular import TabularOTTRPO
 from ottrpo.tabular.problem import streams
 
-from .harness import Benchmark, Figures, Row, in_turns, timed
+from .harness import Benchmark, Figures, Row, in_turns, play, timed
 
 ENVIRONMENTS = {
     "CliffWalking-v1": {"radius": 0.05, "steps_per_update": 8_000},
@@ -155,15 +155,8 @@ def _update_seconds(n_states: int, n_actions: int, kind: str) -> float:
 def _random_policy(steps: int) -> float:
     env = gym.make("Taxi-v4")
     env.action_space.seed(0)
-
-    def play() -> None:
-        env.reset(seed=0)
-        for _ in range(steps):
-            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
-            if terminated or truncated:
-                env.reset()
-
-    return timed(play)[0]
+    env.reset(seed=0)
+    return timed(lambda: play(env, (env.action_space.sample() for _ in range(steps))))[0]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,11 +23,11 @@ import numpy as np
 import tyro
 
 from ottrpo.core.checks import require
-from ottrpo.envs.stepping import step_seconds
+from ottrpo.envs import catalogue
 from ottrpo.experiments.registry import agent_for
 from ottrpo.experiments.spec import read_configuration
 
-from .harness import Benchmark, Figures, Row, resident_megabytes, tell, timed
+from .harness import Benchmark, Figures, Row, play, resident_megabytes, tell, timed
 
 ENVIRONMENTS = ("Hopper-v5", "Swimmer-v5", "HalfCheetah-v5", "MountainCarContinuous-v0")
 REFERENCE = "ottrpo"
@@ -86,6 +86,16 @@ def contenders(names: Sequence[str], env_id: str, n_envs: int = 1) -> list[Conte
     return found
 
 
+def bare_seconds(env_id: str, steps: int) -> float:
+    """Seconds of so many steps with random actions, drawn before; resets count as well."""
+    with catalogue.make(env_id, disable_env_checker=True) as env:
+        env.action_space.seed(0)
+        env.reset(seed=0)
+        actions = [env.action_space.sample() for _ in range(steps)]
+        seconds, _ = timed(lambda: play(env, actions))
+    return seconds
+
+
 def speed(agent: Any, steps: int) -> float:
     """Steps per second over at least ``steps`` steps and one update."""
     before = agent.num_timesteps
@@ -104,7 +114,7 @@ def compare(env_id: str, taking_part: Sequence[Contender], rounds: int) -> dict[
     bare: list[float] = []
     for turn in range(rounds):
         tell(f"{env_id}: round {turn + 1} of {rounds}")
-        bare.append(1 / step_seconds(env_id, BARE_STEPS))
+        bare.append(BARE_STEPS / bare_seconds(env_id, BARE_STEPS))
         for agent, speeds in zip(agents, measured, strict=True):
             speeds.append(speed(agent, WORK["n_steps"]))
     ours = {c.way: x for c, x in zip(taking_part, measured, strict=True) if c.agent == REFERENCE}

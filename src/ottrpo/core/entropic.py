@@ -29,13 +29,10 @@ from numpy.typing import ArrayLike
 from .checks import (
     Floats,
     distributions,
-    floats,
-    non_negative,
     positive_number,
-    require,
     same_shape,
 )
-from .problems import DualProblem, assign
+from .problems import DualProblem, assign, checked_rows
 from .traceable import Array
 
 # At e^-50 of its neighbours a candidate is below the rounding of float64.
@@ -73,12 +70,7 @@ class SinkhornProblem:
         entropy: float,
         reference_rk: ArrayLike | None = None,
     ) -> None:
-        weight = non_negative("weight_r", weight_r, ndim=1)
-        gain = floats("gain_rk", gain_rk, ndim=2)
-        cost = non_negative("cost_rk", cost_rk, ndim=2)
-        require(gain.size > 0, f"the problem is empty: gain_rk has shape {gain.shape}")
-        same_shape("weight_r", weight, gain.shape[:1], "the rows of gain_rk")
-        same_shape("cost_rk", cost, gain.shape, "gain_rk")
+        weight, gain, cost = checked_rows(weight_r, gain_rk, cost_rk)
         reference = np.full(gain.shape, 1.0 / gain.shape[1])
         if reference_rk is not None:
             reference = distributions("reference_rk", reference_rk, ndim=2)

@@ -63,12 +63,7 @@ class DualProblem:
         allowed_rk: ArrayLike | None = None,
         stay_r: ArrayLike | None = None,
     ) -> None:
-        weight = non_negative("weight_r", weight_r, ndim=1)
-        gain = floats("gain_rk", gain_rk, ndim=2)
-        cost = non_negative("cost_rk", cost_rk, ndim=2)
-        require(gain.size > 0, f"the problem is empty: gain_rk has shape {gain.shape}")
-        same_shape("weight_r", weight, gain.shape[:1], "the rows of gain_rk")
-        same_shape("cost_rk", cost, gain.shape, "gain_rk")
+        weight, gain, cost = checked_rows(weight_r, gain_rk, cost_rk)
         allowed = mask("allowed_rk", allowed_rk, gain.shape, "gain_rk")
         assign(
             self,
@@ -277,6 +272,19 @@ def candidates_problem(
         radius=radius,
         stay_r=np.zeros(len(gain), dtype=np.intp),
     )
+
+
+def checked_rows(
+    weight_r: ArrayLike, gain_rk: ArrayLike, cost_rk: ArrayLike
+) -> tuple[Floats, Floats, Floats]:
+    """Weights, gains and costs that fit together."""
+    weight = non_negative("weight_r", weight_r, ndim=1)
+    gain = floats("gain_rk", gain_rk, ndim=2)
+    cost = non_negative("cost_rk", cost_rk, ndim=2)
+    require(gain.size > 0, f"the problem is empty: gain_rk has shape {gain.shape}")
+    same_shape("weight_r", weight, gain.shape[:1], "the rows of gain_rk")
+    same_shape("cost_rk", cost, gain.shape, "gain_rk")
+    return weight, gain, cost
 
 
 def assign(instance: object, **values: object) -> None:

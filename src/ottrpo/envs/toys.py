@@ -3,6 +3,7 @@
 Importing this module registers ``ottrpo/Reach-v0`` and ``ottrpo/Match-v0`` with Gymnasium.
 """
 
+from abc import abstractmethod
 from typing import Any
 
 import gymnasium as gym
@@ -13,7 +14,25 @@ EPISODE_STEPS = 16
 LABELS = 3
 
 
-class Reach(gym.Env[Any, Any]):
+class Toy(gym.Env[Any, Any]):
+    """Something is shown at every step, for so many steps."""
+
+    _steps = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._draw(), {}
+
+    @abstractmethod
+    def _draw(self) -> Any:
+        """What is shown next."""
+
+
+class Reach(Toy):
     """Hit half the number that is shown: r = 1 - 4 |a - s/2|² per coordinate, on average.
 
     The best policy is a = s/2, with a return of 16 in every episode. A policy that ignores the
@@ -24,15 +43,6 @@ class Reach(gym.Env[Any, Any]):
         self.observation_space = spaces.Box(-1.0, 1.0, (size,), np.float32)
         self.action_space = spaces.Box(low, high, (size,), np.float32)
         self._low, self._high = low, high
-        self._steps = 0
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        """Start an episode."""
-        super().reset(seed=seed)
-        self._steps = 0
-        return self._draw(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Score the action and show the next number."""
@@ -46,7 +56,7 @@ class Reach(gym.Env[Any, Any]):
         return self._shown.astype(np.float32)
 
 
-class Match(gym.Env[Any, Any]):
+class Match(Toy):
     """Name the label that is shown; one point for each factor that is right.
 
     The best policy repeats what it sees, with a return of 16 in every episode; a uniform one
@@ -67,8 +77,6 @@ class Match(gym.Env[Any, Any]):
             "multi-binary": (2, 2, 2),
         }[actions]
         self._observations = observations
-        self._scalar = actions == "discrete"
-        self._steps = 0
         if actions == "discrete":
             self.action_space: spaces.Space[Any] = spaces.Discrete(LABELS)
         elif actions == "multi-discrete":
@@ -84,14 +92,6 @@ class Match(gym.Env[Any, Any]):
         }[observations]
         if masked:
             self.action_masks = self._action_masks
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        """Start an episode."""
-        super().reset(seed=seed)
-        self._steps = 0
-        return self._draw(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Score the action and show the next labels."""

@@ -100,6 +100,20 @@ def read_configuration(folder: Path, name: str | Path) -> Configuration:
     return _read(folder, name, ())
 
 
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """What a TOML file says, which may come from a stranger.
+
+    Raises:
+        ValueError: if it can't be read.
+    """
+    try:
+        return tomllib.loads(read_plain(path, MAX_BYTES).decode("utf-8"))
+    except OSError as error:
+        raise ValueError(f"can't read the {what} {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ValueError(f"{path.name} is not valid TOML: {error}") from error
+
+
 def configuration_names(folder: Path) -> list[str]:
     """The configurations in ``folder``; ``default`` comes first, and needs no file."""
     others = {path.stem for path in folder.glob("*.toml")} - {DEFAULT}
@@ -181,10 +195,7 @@ def _read(folder: Path, name: str, seen: tuple[str, ...]) -> Configuration:
 
 
 def _parsed(folder: Path, path: Path, name: str, seen: tuple[str, ...]) -> Configuration:
-    try:
-        data = tomllib.loads(read_plain(path, MAX_BYTES).decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path.name} is not valid TOML: {error}") from error
+    data = read_toml(path, "configuration")
     unknown = sorted(set(data) - set(_FILE_KEYS))
     require(not unknown, f"{path.name}: unknown keys {unknown}; known: {', '.join(_FILE_KEYS)}")
     settings, environments = data.get("settings", {}), data.get("environments", {})

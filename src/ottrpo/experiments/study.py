@@ -19,7 +19,6 @@ their order or where they are done.
 
 import itertools
 import math
-import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -29,14 +28,13 @@ from typing import TYPE_CHECKING, Any, final
 from ottrpo.core.checks import require, require_one_of, require_whole, require_words
 from ottrpo.envs import catalogue
 from ottrpo.envs.functional import family_of
-from ottrpo.persistence.bundle import read_plain
+
+from .spec import RunSpec, read_toml
 
 if TYPE_CHECKING:
     from .reproduce import Options
-    from .spec import RunSpec
 
 STUDIES_FOLDER = Path(__file__).parent / "studies"
-MAX_BYTES = 2**20
 # A file of a few lines can ask for more runs than there are atoms. Ours have some hundreds.
 MAX_RUNS = 10_000
 
@@ -89,7 +87,7 @@ class Cell:
         parts = (self.environment, self.agent, self.label or self.config)
         return "__".join(part.translate(str.maketrans("/: ", "---")) for part in parts)
 
-    def spec(self, steps: int | None = None) -> "RunSpec":
+    def spec(self, steps: int | None = None) -> RunSpec:
         """The run with the first seed, resolved; ``steps`` replaces what the cell says.
 
         Raises:
@@ -178,12 +176,7 @@ def read_study(path: Path, *, trust: bool = False, max_runs: int = MAX_RUNS) -> 
     Raises:
         ValueError: if the file can't be read, has unknown keys or lacks some, or asks for too much.
     """
-    try:
-        data = tomllib.loads(read_plain(path, MAX_BYTES).decode("utf-8"))
-    except OSError as error:
-        raise ValueError(f"can't read the study {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise ValueError(f"{path.name} is not valid TOML: {error}") from error
+    data = read_toml(path, "study")
     try:
         study = _study(path.stem, data, max_runs)
         for environment in {cell.environment for cell in study.cells}:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self, TypeVar, final
 
 import numpy as np
@@ -67,10 +67,6 @@ class Checkpoints:
         bundle.write(path, self.kind, arrays, {"step": step, "state": data})
         self._tidy(step)
         return path
-
-    def latest(self) -> Saved | None:
-        """The newest good checkpoint, or None if none was ever written; see `newest`."""
-        return self.newest(lambda checkpoint: checkpoint)
 
     def newest(self, use: Callable[[Saved], T]) -> T | None:
         """What ``use`` makes of the newest checkpoint that it can use; None if there is none.
@@ -177,12 +173,7 @@ class StopSignals:
             self._before = {number: signal.signal(number, self._note) for number in heard}
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         before, self._before = self._before, {}
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -7,7 +7,6 @@ import stat
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self, final
 
 NAME = ".lock"
@@ -50,12 +49,7 @@ class DirectoryLock:
         os.pwrite(self._handle, f"{self._owner} on {socket.gethostname()}\n".encode(), 0)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         handle, self._handle = self._handle, None
         if handle is None or self._owner != os.getpid():
             return

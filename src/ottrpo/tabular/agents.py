@@ -1,23 +1,28 @@
 """Steps 4 and 5 of Algorithm 1 on tables: `TabularOTTRPO`, and `WPO`, which it is compared with."""
 
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from scipy import optimize
 
 from ottrpo.core import (
     DualProblem,
+    FiniteProblem,
+    PolicyUpdate,
+    SinkhornProblem,
     audit,
     dual_value,
     finite_problem,
+    kl_problem,
     push_forward,
+    push_plan,
+    solve_at,
     solve_dual,
 )
 from ottrpo.core.checks import Floats, Integers
 
 from .base import TabularAgent
 from .problem import Improvement
-from .regions import improved
 from .settings import RegionSettings, Tie, WPOSettings
 
 
@@ -48,6 +53,62 @@ class TabularOTTRPO(TabularAgent):
     def _improve(self, occupancy_s: Floats, gain_sa: Floats, remaining: float) -> Improvement:
         problem = self._problem(occupancy_s, gain_sa, remaining)
         return improved(problem, self.settings, self.settings.multiplier_at(remaining))
+
+
+def improved(
+    problem: FiniteProblem, settings: RegionSettings, multiplier: float | None
+) -> Improvement:
+    """The best policy of the region around the one of the problem.
+
+    Args:
+        problem: policy, occupancy and gains; its radius counts unless there is a multiplier.
+        settings: say which region.
+        multiplier: the price λ of what the region measures; None for the radius of the problem.
+    """
+    if settings.region == "transport":
+        return _transported(problem, multiplier)
+    radius, n_actions = problem.dual.radius, problem.policy_sa.shape[1]
+    if settings.region == "kl":
+        arrays = problem.policy_sa, problem.occupancy_s, problem.gain_sa
+        solution = _solved(kl_problem(*arrays, radius), multiplier)
+        visited_s = problem.occupancy_s > 0
+        policy_sa = np.where(visited_s[:, None], solution.plan_rk, problem.policy_sa)
+    else:
+        entropy = settings.entropy_for(radius, float(problem.occupancy_s.sum()), n_actions)
+        solution = _solved(SinkhornProblem.smoothing(problem.dual, entropy), multiplier)
+        policy_sa = push_plan(problem, solution.plan_rk)
+    left_sa = np.maximum(problem.policy_sa - policy_sa, 0.0)
+    return Improvement(
+        problem=problem,
+        policy_sa=policy_sa,
+        multiplier=solution.multiplier,
+        spent=solution.spent,
+        value=solution.value,
+        split_mass=0.0,
+        moved=float(problem.occupancy_s @ left_sa.sum(axis=1)),
+        radius=radius if multiplier is None else solution.spent,
+        transport=None if settings.region == "kl" else solution.transport,
+    )
+
+
+def _transported(problem: FiniteProblem, multiplier: float | None) -> Improvement:
+    solution = _solved(problem.dual, multiplier)
+    update = PolicyUpdate.by(problem, solution)
+    moves_r = solution.farthest_r != problem.action_r
+    return Improvement(
+        problem=problem,
+        policy_sa=update.policy_sa,
+        multiplier=solution.multiplier,
+        spent=solution.spent,
+        value=solution.value,
+        split_mass=update.split_mass,
+        moved=float(problem.dual.weight_r[moves_r].sum()),
+        radius=problem.dual.radius if multiplier is None else solution.spent,
+    )
+
+
+def _solved(problem: Any, multiplier: float | None) -> Any:
+    return solve_dual(problem) if multiplier is None else solve_at(problem, multiplier)
 
 
 @final

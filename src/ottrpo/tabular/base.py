@@ -3,6 +3,7 @@
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -24,13 +25,14 @@ from ottrpo.core.checks import (
 from ottrpo.persistence import bundle
 from ottrpo.persistence.checkpoints import Saved
 from ottrpo.persistence.snapshot import Snapshot
+from ottrpo.terminal import bar
 
 from . import planning
 from .environments import as_problem, environment_from_spec, environment_spec
 from .estimators import Estimates, estimate_occupancy
+from .mdp import say_endless
 from .model import EmpiricalModel
 from .problem import Improvement, Problem, Simulator, Trajectories, require_finite, within_mask
-from .progress import Progress, say_endless
 from .settings import TabularSettings
 
 Callback = Callable[[Any], bool | None]
@@ -119,8 +121,8 @@ class TabularAgent(Snapshot):
         require(total_timesteps > 0, f"total_timesteps must be positive, got {total_timesteps}")
         end = self._total_timesteps = self.num_timesteps + int(total_timesteps)
         episodes_before, ended_before = self.num_episodes, self._ended_by_task
-        bar = Progress(self.num_timesteps, end, self.problem.name, shown=progress_bar)
-        with bar as progress, self._learning():
+        shown = bar(self.problem.name, end, stays=True) if progress_bar else nullcontext()
+        with shown as move, self._learning():
             start = getattr(callback, "start", None)
             if start is not None:
                 start(self)
@@ -128,7 +130,9 @@ class TabularAgent(Snapshot):
                 self.while_learning.enter_context(self.telling(callback))
             while self.num_timesteps < end:
                 self._iterate(end)
-                progress.show(self.num_timesteps, self.last_update["rollout/ep_rew_mean"])
+                if move is not None:
+                    returned = self.last_update["rollout/ep_rew_mean"]
+                    move(min(self.num_timesteps, end), f"return {returned:.1f}")
                 if not self._after_update():
                     break
         if self._ended_by_task == ended_before:

@@ -1,5 +1,6 @@
 """Markov decision processes with a known transition table, played by the compiled kernels."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike
 from ottrpo.core.checks import Bools, Floats, distributions, floats, require
 
 from . import kernels
-from .problem import Trajectories, no_mask, positive, refuse_empty_mask, streams
+from .problem import Problem, Trajectories, no_mask, positive, refuse_empty_mask, streams
 
 
 @final
@@ -106,9 +107,7 @@ class FiniteMDP:
             terminal_o=terminal[next_o],
             start_s=start,
             observation_s=np.arange(n_states),
-            allowed_sa=None
-            if allowed_sa is None
-            else _flags("allowed_sa", allowed_sa, (n_states, n_actions)),
+            allowed_sa=_allowed(allowed_sa, (n_states, n_actions)),
         )
 
     @classmethod
@@ -142,9 +141,7 @@ class FiniteMDP:
             terminal_o=np.array(terminal, dtype=np.bool_),
             start_s=start,
             observation_s=seen,
-            allowed_sa=None
-            if allowed_sa is None
-            else _flags("allowed_sa", allowed_sa, (n_seen, n_actions)),
+            allowed_sa=_allowed(allowed_sa, (n_seen, n_actions)),
         )
 
     @property
@@ -268,6 +265,31 @@ def _buffer(steps: int) -> tuple[Any, ...]:
 def _flags(name: str, value: ArrayLike | None, shape: tuple[int, ...]) -> Bools:
     flags = np.zeros(shape, dtype=np.bool_) if value is None else np.asarray(value) != 0
     require(flags.shape == shape, f"{name} must have shape {shape}, got {flags.shape}")
-    if name == "allowed_sa":
-        refuse_empty_mask(flags)
     return flags
+
+
+def _allowed(allowed_sa: ArrayLike | None, shape: tuple[int, int]) -> Bools | None:
+    if allowed_sa is None:
+        return None
+    flags = _flags("allowed_sa", allowed_sa, shape)
+    refuse_empty_mask(flags)
+    return flags
+
+
+def say_endless(problem: Problem, episodes: int) -> None:
+    """Warn that no episode ended by the task itself, where episodes are meant to end."""
+    if isinstance(problem, FiniteMDP):
+        if not problem.terminal_o.any():
+            return  # an endless task: the cap is its horizon
+        reason = (
+            "a terminal state can be reached, train longer"
+            if problem.reaches_an_end()
+            else "no terminal state can be reached from a start state"
+        )
+    else:
+        reason = "can the goal be reached?"
+    warnings.warn(
+        f"all {episodes} episodes of {problem.name} stopped at the cap of {problem.step_cap} "
+        f"steps, none ended by itself: {reason}",
+        stacklevel=3,
+    )
