@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -242,7 +243,7 @@ class Device(Benchmark):
         figures: Figures = {
             "hardware": provenance.hardware()
             | {"devices": [device.device_kind for device in jax.devices()]},
-            "versions": provenance.versions() | {"brax": _version("brax")},
+            "versions": provenance.versions() | {"brax": version("brax")},
             "commit": provenance.commit(),
         }
         parts: dict[str, Callable[[str], dict[str, Any]]] = {
@@ -291,8 +292,3 @@ class Device(Benchmark):
         if self.out is not None:
             self.out.mkdir(parents=True, exist_ok=True)
             write_atomically(self.out / "device.json", json.dumps(figures, indent=2).encode())
-
-
-def _version(name: str) -> str | None:
-    found: str | None = getattr(importlib.import_module(name), "__version__", None)
-    return found

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ottrpo.names import known
+from ottrpo.names import in_short, known
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -38,13 +38,13 @@ def require_one_of(name: Any, names: Iterable[str], what: str) -> None:
 def require_whole(name: str, value: Any, low: int) -> None:
     """Refuse what is no whole number from ``low`` on."""
     right = type(value) is int and value >= low
-    require(right, f"{name} must be a whole number from {low} on, got {_show(value)}")
+    require(right, f"{name} must be a whole number from {low} on, got {in_short(value)}")
 
 
 def require_words(name: str, value: Any) -> None:
     """Refuse what is no text, or holds something that a terminal would obey."""
     right = isinstance(value, str) and value.isprintable()
-    require(right, f"{name} must be words, got {_show(value)}")
+    require(right, f"{name} must be words, got {in_short(value)}")
 
 
 def floats(name: str, value: ArrayLike, *, ndim: int | None = None) -> Floats:
@@ -52,7 +52,7 @@ def floats(name: str, value: ArrayLike, *, ndim: int | None = None) -> Floats:
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be an array of numbers, got {_show(value)}") from error
+        raise ValueError(f"{name} must be an array of numbers, got {in_short(value)}") from error
     if ndim is not None and array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} axes, got shape {array.shape}")
     _refuse_non_finite(name, array)
@@ -73,7 +73,7 @@ def positive_number(name: str, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a positive number, got {_show(value)}") from error
+        raise ValueError(f"{name} must be a positive number, got {in_short(value)}") from error
     require(np.isfinite(number) and number > 0, f"{name} must be positive and finite, got {number}")
     return number
 
@@ -133,8 +133,3 @@ def _refuse_non_finite(name: str, array: Floats) -> None:
 
 def _index(where: tuple[Any, ...]) -> str:
     return "[" + ", ".join(str(int(i)) for i in where) + "]"
-
-
-def _show(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

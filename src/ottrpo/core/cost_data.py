@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from ottrpo.names import in_short
+
 from .checks import require, require_one_of
 from .costs import (
     Binary,
@@ -67,7 +69,7 @@ def cost_from_data(data: Any) -> Cost:
         settings = dict(data)
         kind = settings.pop("kind", None)
         require(
-            isinstance(kind, str), f"a cost needs a 'kind', one of {_known()}; got {_show(data)}"
+            isinstance(kind, str), f"a cost needs a 'kind', one of {_known()}; got {in_short(data)}"
         )
         return _build(kind, settings)
     return TableCost(data)
@@ -127,8 +129,3 @@ def _plain(value: Any) -> Any:
 
 def _known() -> str:
     return ", ".join(COST_KINDS)
-
-
-def _show(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -116,14 +116,18 @@ OWN_MODULES = ("ottrpo.envs.toys", "ottrpo.envs.random_tables")
 _BY_ID = {name: entry for entry in CATALOGUE for name in (entry.env_id, *entry.retired_ids)}
 
 
+def _known(env_id: str) -> Entry:
+    """What is known of an environment; of others nothing but their id."""
+    return _BY_ID.get(env_id) or Entry(env_id=env_id)
+
+
 def resolve(env_id: str) -> str:
     """The id to make: a retired id is translated, any other is returned as it is.
 
     >>> resolve("Taxi-v3"), resolve("CartPole-v1")
     ('Taxi-v4', 'CartPole-v1')
     """
-    entry = _BY_ID.get(env_id)
-    return env_id if entry is None else entry.env_id
+    return _known(env_id).env_id
 
 
 def paper_id(env_id: str) -> str | None:
@@ -132,14 +136,12 @@ def paper_id(env_id: str) -> str | None:
     >>> paper_id("Hopper-v5"), paper_id("CartPole-v1")
     ('Hopper-v3', None)
     """
-    entry = _BY_ID.get(env_id)
-    return None if entry is None else entry.paper_id
+    return _known(env_id).paper_id
 
 
 def grid(env_id: str) -> Grid | None:
     """How to draw a policy of this environment, if it is a grid world we know."""
-    entry = _BY_ID.get(env_id)
-    return None if entry is None else entry.grid
+    return _known(env_id).grid
 
 
 def optimum(env_id: str) -> float | None:
@@ -152,8 +154,7 @@ def optimum(env_id: str) -> float | None:
         from ottrpo.tabular import as_problem, planning
 
         return planning.best_capped_return(planning.known_table(as_problem(env_id)))
-    entry = _BY_ID.get(env_id)
-    return None if entry is None else entry.optimum
+    return _known(env_id).optimum
 
 
 def step_cap(env_id: str) -> int:
@@ -162,8 +163,7 @@ def step_cap(env_id: str) -> int:
     >>> step_cap("CliffWalking-v1")
     5001
     """
-    entry = _BY_ID.get(env_id)
-    return DEFAULT_CAP if entry is None else entry.max_episode_steps or DEFAULT_CAP
+    return _known(env_id).max_episode_steps or DEFAULT_CAP
 
 
 def translation(env_id: str) -> str | None:
@@ -172,8 +172,8 @@ def translation(env_id: str) -> str | None:
     >>> translation("Taxi-v3")
     'Taxi-v3 is retired; using Taxi-v4 (same transition table)'
     """
-    entry = _BY_ID.get(env_id)
-    if entry is None or env_id == entry.env_id:
+    entry = _known(env_id)
+    if env_id == entry.env_id:
         return None
     return f"{env_id} is retired; using {entry.env_id} ({entry.difference})"
 
@@ -216,14 +216,14 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     if env_id.startswith(OWN):
         for module in OWN_MODULES:
             import_module(module)
-    entry = _BY_ID.get(env_id)
-    if entry is not None and entry.max_episode_steps is not None:
+    entry = _known(env_id)
+    if entry.max_episode_steps is not None:
         kwargs.setdefault("max_episode_steps", entry.max_episode_steps)
     try:
         with warnings.catch_warnings():
             # an old version that was asked for by name is recorded in the manifest, not scolded
             warnings.filterwarnings("ignore", message=".*is out of date.*")
-            return gymnasium.make(resolve(env_id), **kwargs)
+            return gymnasium.make(entry.env_id, **kwargs)
     except (gymnasium.error.Error, ImportError, OSError, TypeError, ValueError) as error:
         reason = remedy(error) or " ".join(str(error).split())
         raise ValueError(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottrpo.envs.functional import family_of
+from ottrpo.names import one_line
 from ottrpo.threads import SHARE_VARIABLE
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def do(job: "Job") -> str | None:
     except Exception as error:
         with suppress(OSError):  # the disk may be full
             traceback.print_exc()
-        return " ".join(f"{type(error).__name__}: {error}".split())
+        return one_line(error)
     return None
 
 

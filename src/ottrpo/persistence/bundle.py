@@ -30,8 +30,9 @@ from numpy.typing import ArrayLike
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from ottrpo.names import in_short, one_line
+
 from . import strict_json
-from .strict_json import shown
 
 FORMAT = "ottrpo-bundle-1"
 ENDING = ".zip"
@@ -127,8 +128,8 @@ def interpreting(path: Place) -> Iterator[None]:
     except ValueError:
         raise
     except Exception as error:  # what nonsense raises can't be known
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise BundleError(f"{_name(path)} does not hold what it should: {reason}") from error
+        told = one_line(error)
+        raise BundleError(f"{_name(path)} does not hold what it should: {told}") from error
 
 
 def require_room(entries: int, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
@@ -200,7 +201,7 @@ def _kind_of(members: Mapping[str, bytes]) -> str:
     said = strict_json.loads(members[ABOUT])
     if not isinstance(said, dict) or said.get("format") != FORMAT:
         found = said.get("format") if isinstance(said, dict) else said
-        raise ValueError(f"its format is {shown(found)}, and this version reads {FORMAT!r}")
+        raise ValueError(f"its format is {in_short(found)}, and this version reads {FORMAT!r}")
     kind = said.get("kind")
     if not isinstance(kind, str):
         raise ValueError(f"{ABOUT} says no kind")
@@ -231,13 +232,13 @@ def _require_usual_header(content: bytes) -> None:
 
 def _require_usual(name: str, entry: Any) -> None:
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise ValueError(f"{ARRAYS} describes {shown(name)} by {shown(entry)}")
+        raise ValueError(f"{ARRAYS} describes {in_short(name)} by {in_short(entry)}")
     if entry["dtype"] not in DTYPES:
-        raise ValueError(f"the array {shown(name)} has the type {shown(entry['dtype'])}")
+        raise ValueError(f"the array {in_short(name)} has the type {in_short(entry['dtype'])}")
     shape = entry["shape"]
     plain = isinstance(shape, list) and len(shape) <= MAX_AXES
     if not plain or not all(type(n) is int and 0 <= n <= MAX_ARRAYS for n in shape):
-        raise ValueError(f"the array {shown(name)} has the shape {shown(shape)}")
+        raise ValueError(f"the array {in_short(name)} has the shape {in_short(shape)}")
 
 
 def _bytes(path: Place, follow: bool) -> bytes:

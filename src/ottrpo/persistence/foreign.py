@@ -10,6 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ottrpo.names import one_line
+
 ALGORITHMS = {
     "a2c": ("stable_baselines3", "A2C"),
     "ppo": ("stable_baselines3", "PPO"),
@@ -79,5 +81,4 @@ def _vouched_for(path: str | Path, trust: bool) -> Path:
 
 
 def _unreadable(file: Path, what: str, error: Exception) -> ValueError:
-    reason = " ".join(f"{type(error).__name__}: {error}".split())
-    return ValueError(f"{file} can't be read as a {what} by SB3: {reason}")
+    return ValueError(f"{file} can't be read as a {what} by SB3: {one_line(error)}")

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from ottrpo.names import in_short
+
 JSON = None | bool | int | float | str | list[Any] | dict[str, Any]
 MAX_BYTES = 8 * 2**20  # some ten times this in memory, at worst
 MAX_DEPTH = 64  # a checkpoint has some ten levels
@@ -74,12 +76,6 @@ def loads(content: bytes) -> JSON:
     return value
 
 
-def shown(value: Any) -> str:
-    """A value from a file for a message: one short line that no terminal obeys."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
 def _plain(value: Any, where: str) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
@@ -92,7 +88,7 @@ def _plain(value: Any, where: str) -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str) or key == NON_FINITE:
-                raise ValueError(f"{where} can't be saved: it has the key {shown(key)}")
+                raise ValueError(f"{where} can't be saved: it has the key {in_short(key)}")
         return {key: _plain(item, f"{where}.{key}") for key, item in value.items()}
     raise ValueError(f"{where} can't be saved: it is a {type(value).__name__}, not plain data")
 
@@ -101,13 +97,13 @@ def _object(pairs: list[tuple[str, Any]]) -> Any:
     made: dict[str, Any] = {}
     for key, value in pairs:
         if key in made:
-            raise ValueError(f"its JSON has the key {shown(key)} twice")
+            raise ValueError(f"its JSON has the key {in_short(key)} twice")
         made[key] = value
     if NON_FINITE not in made:
         return made
     name = made[NON_FINITE]
     if len(made) > 1 or not isinstance(name, str) or name not in _NON_FINITE_VALUES:
-        raise ValueError(f"its JSON has {shown(made)}, which is no number")
+        raise ValueError(f"its JSON has {in_short(made)}, which is no number")
     return _NON_FINITE_VALUES[name]
 
 
@@ -120,7 +116,7 @@ def _number(text: str) -> float:
     _require_short(text)
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"its JSON has the number {shown(text)}, which is too large")
+        raise ValueError(f"its JSON has the number {in_short(text)}, which is too large")
     return number
 
 

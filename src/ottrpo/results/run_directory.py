@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ottrpo.core.checks import require
+from ottrpo.names import in_short
 from ottrpo.persistence.bundle import read_plain, sync_directory, write_all, write_atomically
-from ottrpo.persistence.strict_json import shown
 
 from .layout import AGENT, CHECKPOINTS, EVALUATIONS, LOGS, MANIFEST, METRICS, read_object
 
@@ -216,12 +216,12 @@ def returns_of(record: Any, episodes: int | None = None) -> list[float]:
     told = record if isinstance(record, Mapping) else {}
     way, mark, returns = (told.get(key) for key in ("deterministic", "mark", "returns"))
     if not (isinstance(way, bool) and type(mark) is int and isinstance(returns, list)):
-        raise ValueError(f"an evaluation can't be {shown(record)}")
+        raise ValueError(f"an evaluation can't be {in_short(record)}")
     finite = [isinstance(value, int | float) and math.isfinite(value) for value in returns]
     require(
         len(returns) == (episodes or len(returns) or 1) and all(finite),
         f"the evaluation at {mark} must have {episodes or 'some'} finite returns, "
-        f"got {shown(returns)}",
+        f"got {in_short(returns)}",
     )
     return returns
 

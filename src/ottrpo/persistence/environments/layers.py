@@ -17,6 +17,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
+from ottrpo.names import one_line
 from ottrpo.persistence.strict_json import TAG, Arrays, NotPlain, decode, encode
 
 # Of a simulation positions and velocities are not enough: the solver starts from where it ended
@@ -131,8 +132,8 @@ def _own(layer: Any) -> Any:
     except NotCaptured:
         raise
     except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise NotCaptured(f"capture_state of {type(layer).__name__} failed: {reason}") from error
+        failed = f"capture_state of {type(layer).__name__} failed: {one_line(error)}"
+        raise NotCaptured(failed) from error
 
 
 def _variables(owner: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from ottrpo.names import one_line
 from ottrpo.persistence import strict_json
 from ottrpo.persistence.strict_json import Arrays, global_randomness, set_global_randomness
 
@@ -33,8 +34,7 @@ def why_not_exact(env: gym.Env[Any, Any]) -> str | None:
         copies += [_fresh(env), _fresh(env)]
         return _tried(name, *copies)
     except Exception as error:  # an environment may raise anything
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        return f"a copy of {name} to try it with failed: {reason}"
+        return f"a copy of {name} to try it with failed: {one_line(error)}"
     finally:
         set_global_randomness(random)
         for one in copies:
