@@ -9,7 +9,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from ottrpo import BGPG, OTTRPO, WNPG, CheckpointEvery
 from ottrpo.envs.batched.sb3 import BatchedVecEnv
-from ottrpo.envs.making import LeanVecEnv
+from ottrpo.envs.lean import LeanVecEnv
 
 SMALL = {"n_steps": 32, "batch_size": 64, "n_epochs": 2, "seed": 3}
 

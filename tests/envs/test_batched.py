@@ -12,7 +12,7 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 from ottrpo.envs import Outcome, Task, make_vec, make_vector_env
 from ottrpo.envs.batched.environments import RunningSum
 from ottrpo.envs.batched.sb3 import BatchedVecEnv
-from ottrpo.envs.making import LeanVecEnv
+from ottrpo.envs.lean import LeanVecEnv
 
 from .gymnasium_twin import TASKS, Twins, random_actions, require_equal
 

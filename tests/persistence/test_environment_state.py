@@ -467,3 +467,24 @@ def test_a_state_of_other_parts_is_refused():
     data["environments"][0][-1]["state"]["attributes"]["action_space"] = 1
     with pytest.raises(ValueError, match="no state 'action_space'"):
         VectorWorld(made(lambda: gym.make("Pendulum-v1"))).restore(data, arrays)
+
+
+def test_what_checkpoints_name_stays_where_it_is():
+    # a checkpoint names the classes and the attributes that it is of: one that moves can't go on
+    asked = {
+        "ottrpo.envs.lean.LeanVecEnv": "MountainCarContinuous-v0",
+        "ottrpo.envs.batched.sb3.BatchedVecEnv": "Hopper-v5",
+    }
+    for name, env_id in asked.items():
+        env = make_vec(env_id, 2, seed=0)
+        env.reset()
+        assert VectorWorld(env).capture({})[0]["base"] == name
+    assert f"{Capturable.__module__}.Capturable" == (
+        "ottrpo.persistence.environments.capturable.Capturable"
+    )
+    world = VectorWorld(DummyVecEnv([lambda: gym.make("ottrpo/Match-v0")]))
+    world.reseed(0)
+    toy = world.capture({})[0]["environments"][0][-1]
+    assert toy["class"] == "ottrpo.envs.toys.Match"
+    kept = {"_counts", "_observations", "_scalar", "_steps", "_shown", "_forbidden"}
+    assert kept <= set(toy["state"]["attributes"])

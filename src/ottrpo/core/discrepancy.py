@@ -156,7 +156,7 @@ def gaussian_w2_squared(
 def _discrepancy_by_state(policy: Floats, new_policy: Floats, cost_sab: Floats) -> Floats:
     discrepancy_s = np.zeros(len(policy))
     changed_s = np.flatnonzero((policy != new_policy).any(axis=1))
-    step = _uniform_step(cost_sab)
+    step = uniform_step(cost_sab)
     if step is not None:
         moved_s = np.maximum(policy[changed_s] - new_policy[changed_s], 0.0).sum(axis=1)
         discrepancy_s[changed_s] = step * moved_s
@@ -167,7 +167,7 @@ def _discrepancy_by_state(policy: Floats, new_policy: Floats, cost_sab: Floats) 
     return discrepancy_s
 
 
-def _uniform_step(cost_sab: Floats) -> float | None:
+def uniform_step(cost_sab: Floats) -> float | None:
     """κ if the cost is κ times the binary cost in every state."""
     off_diagonal: NDArray[np.float64] = cost_sab[:, ~np.eye(cost_sab.shape[1], dtype=np.bool_)]
     if off_diagonal.size == 0:

@@ -6,15 +6,15 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
-import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
+from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv
 
 from ottrpo.persistence.environments.capturable import Capturable
 from ottrpo.threads import share_of_cores
 
 from . import catalogue
+from .lean import LeanVecEnv
 
 if TYPE_CHECKING:
     from .batched.task import Task
@@ -29,30 +29,6 @@ _TASKS = {
 _HOME = {f"{task}Env": (module, task) for module, tasks in _TASKS.items() for task in tasks}
 _GYMNASIUM = "gymnasium.envs.mujoco."
 _VERSION = "_v5"
-Array = Any
-
-
-class LeanVecEnv(DummyVecEnv):
-    """SB3's `DummyVecEnv`, but what environments say is handed on rather than copied deeply.
-
-    Rewards are float64, as environments give them.
-    """
-
-    def step_wait(self) -> tuple[Any, Array, Array, list[dict[str, Any]]]:
-        """Step the environments; those whose episode ended start a new one."""
-        reward = np.empty(self.num_envs)
-        done = np.empty(self.num_envs, np.bool_)
-        infos = []
-        for i, env in enumerate(self.envs):
-            observation, reward[i], terminated, truncated, info = env.step(self.actions[i])
-            done[i] = terminated or truncated
-            info["TimeLimit.truncated"] = bool(truncated and not terminated)
-            if done[i]:
-                info["terminal_observation"] = observation
-                observation, self.reset_infos[i] = env.reset()
-            self._save_obs(i, observation)
-            infos.append(info)
-        return self._obs_from_buf(), reward, done, infos
 
 
 def make_vec(

@@ -77,6 +77,7 @@ class Match(Toy):
             "multi-binary": (2, 2, 2),
         }[actions]
         self._observations = observations
+        self._scalar = actions == "discrete"  # checkpoints know of it
         if actions == "discrete":
             self.action_space: spaces.Space[Any] = spaces.Discrete(LABELS)
         elif actions == "multi-discrete":

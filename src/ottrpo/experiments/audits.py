@@ -16,6 +16,7 @@ import numpy as np
 
 from ottrpo.core import audit
 from ottrpo.core.checks import require
+from ottrpo.core.discrepancy import uniform_step
 from ottrpo.core.problems import cost_table
 from ottrpo.persistence.lock import DirectoryLock
 from ottrpo.results.layout import AUDIT
@@ -72,9 +73,8 @@ class Auditor(Watch):
 
     def __post_init__(self) -> None:
         problem = self.agent.problem
-        self.uniform = _is_uniform(
-            cost_table(self.agent.settings.cost, problem.n_states, problem.n_actions)
-        )
+        cost_sab = cost_table(self.agent.settings.cost, problem.n_states, problem.n_actions)
+        self.uniform = uniform_step(cost_sab) is not None
 
     def update(self, timestep: int) -> None:
         """Check the update that was just made."""
@@ -138,9 +138,3 @@ def run_audited(spec: RunSpec, path: Path) -> None:
         auditor.found.exact_return = capped_return(agent.problem, agent.policy_sa)
         # written last: the run is not finished without it
         (path / AUDIT).write_text(json.dumps(asdict(auditor.found)) + "\n", encoding="utf-8")
-
-
-def _is_uniform(cost_sab: Any) -> bool:
-    """Whether the discrepancy is a multiple of the total variation, which needs no solver."""
-    off_diagonal = cost_sab[:, ~np.eye(cost_sab.shape[1], dtype=np.bool_)]
-    return bool(np.ptp(off_diagonal) == 0)
