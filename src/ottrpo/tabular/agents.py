@@ -65,45 +65,34 @@ def improved(
         settings: say which region.
         multiplier: the price λ of what the region measures; None for the radius of the problem.
     """
+    dual, occupancy_s, old_sa = problem.dual, problem.occupancy_s, problem.policy_sa
+    transport, split_mass = None, 0.0
     if settings.region == "transport":
-        return _transported(problem, multiplier)
-    radius, n_actions = problem.dual.radius, problem.policy_sa.shape[1]
-    if settings.region == "kl":
-        arrays = problem.policy_sa, problem.occupancy_s, problem.gain_sa
-        solution = _solved(kl_problem(*arrays, radius), multiplier)
-        visited_s = problem.occupancy_s > 0
-        policy_sa = np.where(visited_s[:, None], solution.plan_rk, problem.policy_sa)
+        solution = _solved(dual, multiplier)
+        update = PolicyUpdate.by(problem, solution)
+        policy_sa, split_mass = update.policy_sa, update.split_mass
+        moved = dual.weight_r[solution.farthest_r != problem.action_r].sum()
     else:
-        entropy = settings.entropy_for(radius, float(problem.occupancy_s.sum()), n_actions)
-        solution = _solved(SinkhornProblem.smoothing(problem.dual, entropy), multiplier)
-        policy_sa = push_plan(problem, solution.plan_rk)
-    left_sa = np.maximum(problem.policy_sa - policy_sa, 0.0)
+        if settings.region == "kl":
+            region = kl_problem(old_sa, occupancy_s, problem.gain_sa, dual.radius)
+            solution = _solved(region, multiplier)
+            policy_sa = np.where((occupancy_s > 0)[:, None], solution.plan_rk, old_sa)
+        else:
+            occupancy, n_actions = float(occupancy_s.sum()), old_sa.shape[1]
+            entropy = settings.entropy_for(dual.radius, occupancy, n_actions)
+            solution = _solved(SinkhornProblem.smoothing(dual, entropy), multiplier)
+            policy_sa, transport = push_plan(problem, solution.plan_rk), solution.transport
+        moved = occupancy_s @ np.maximum(old_sa - policy_sa, 0.0).sum(axis=1)
     return Improvement(
         problem=problem,
         policy_sa=policy_sa,
         multiplier=solution.multiplier,
         spent=solution.spent,
         value=solution.value,
-        split_mass=0.0,
-        moved=float(problem.occupancy_s @ left_sa.sum(axis=1)),
-        radius=radius if multiplier is None else solution.spent,
-        transport=None if settings.region == "kl" else solution.transport,
-    )
-
-
-def _transported(problem: FiniteProblem, multiplier: float | None) -> Improvement:
-    solution = _solved(problem.dual, multiplier)
-    update = PolicyUpdate.by(problem, solution)
-    moves_r = solution.farthest_r != problem.action_r
-    return Improvement(
-        problem=problem,
-        policy_sa=update.policy_sa,
-        multiplier=solution.multiplier,
-        spent=solution.spent,
-        value=solution.value,
-        split_mass=update.split_mass,
-        moved=float(problem.dual.weight_r[moves_r].sum()),
-        radius=problem.dual.radius if multiplier is None else solution.spent,
+        split_mass=split_mass,
+        moved=float(moved),
+        radius=dual.radius if multiplier is None else solution.spent,
+        transport=transport,
     )
 
 
