@@ -15,7 +15,8 @@ from ottrpo.device import make_train
 from ottrpo.engine.models import Options, model_for
 from ottrpo.engine.models.base import Given
 from ottrpo.engine.models.binned import BinnedLinear
-from ottrpo.engine.models.finite import FiniteLinear, FiniteSample, ordered_cost
+from ottrpo.engine.models.finite import FiniteLinear, FiniteSample
+from ottrpo.engine.models.labels import ordered_cost
 from ottrpo.engine.spaces import BinnedActions, actions_of
 from tests.device.pendulum import Pendulum
 

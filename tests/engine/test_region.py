@@ -13,7 +13,7 @@ from ottrpo.core import (
     gaussian_w2_squared,
 )
 from ottrpo.engine.models.base import gaussian_spent
-from ottrpo.engine.models.finite import finite_spent
+from ottrpo.engine.models.labels import finite_spent
 from ottrpo.engine.networks import Architecture, Policy
 from ottrpo.engine.update import MARGIN, between, largest_share
 

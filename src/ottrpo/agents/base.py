@@ -45,10 +45,8 @@ from .settings import DeepSettings
 from .watching import Locals, RolloutView, Watcher, complete_view
 
 # settings that are asked for at every update; for the others the algorithm is built anew
-LIVE = (
-    *("learning_rate", "n_steps", "gamma", "gae_lambda", "radius", "noise_color"),
-    "sde_sample_freq",
-)
+LIVE = {"learning_rate", "n_steps", "gamma", "gae_lambda", "radius", "noise_color"}
+LIVE |= {"sde_sample_freq"}
 
 
 class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
@@ -135,8 +133,8 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         return float(np.mean(lengths)) if lengths else self.num_timesteps / self.n_envs
 
     def _now(self) -> Now:
-        ended = self.train_state.signal.ended
-        return self.schedules.now(self._current_progress_remaining, self._lasted(), ended)
+        left, ended = self._current_progress_remaining, self.train_state.signal.ended
+        return self.schedules.now(left, self._lasted(), ended)
 
     # ------------------------------------------------------------------ building
 
@@ -375,7 +373,6 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         policy = state.networks.policy
         if rng is not None:
             left, ended = self._current_progress_remaining, state.signal.ended
-            color = value_at(self.schedules.noise_color, left, ended)
             noise = draw_noise(
                 policy,
                 self.actions,
@@ -383,7 +380,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
                 steps=steps,
                 rows=rows,
                 sde_sample_freq=self.told.sde_sample_freq,
-                noise_color=color,
+                noise_color=value_at(self.schedules.noise_color, left, ended),
             )
         eyes = Eyes(self.algorithm.estimate.normaliser, state.observations)
         return actor_for(policy, eyes, self.actions, rows, noise, masked=masked)

@@ -128,14 +128,15 @@ class OTTRPO(DeepAgent):
             schedules = replace(schedules, noise_color=Either(*map(self._if_it_lasts, MIXED_COLOR)))
         return schedules
 
+    def _setup_learn(self, *arguments: Any, **keywords: Any) -> Any:
+        set_up = super()._setup_learn(*arguments, **keywords)
+        self.schedules = self._schedules()  # how long training will take has a say in them
+        return set_up
+
     def _if_it_lasts(self, fade: Straight) -> Any:
         """The schedule; 0 in a training of which the fade would not last a rollout."""
-
-        def value(left: Any) -> Any:
-            total, rollout = self._total_timesteps, self.told.n_steps * self.n_envs
-            return 0.0 if 0 < total * fade.end_fraction < rollout else fade(left)
-
-        return value
+        rollout = self.told.n_steps * self.n_envs
+        return 0.0 if 0 < self._total_timesteps * fade.end_fraction < rollout else fade
 
     @property
     def _takes_gains_of_factors(self) -> bool:

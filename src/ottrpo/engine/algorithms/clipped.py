@@ -10,7 +10,7 @@ import numpy as np
 
 from ottrpo.engine.arrays import Generator, like, single
 from ottrpo.engine.estimate import Experience, explained_variance
-from ottrpo.engine.models.finite import choice_log_probabilities
+from ottrpo.engine.models.labels import choice_log_probabilities
 from ottrpo.engine.networks import Networks, Policy
 from ottrpo.engine.schedules import Now
 from ottrpo.engine.spaces import BoxActions
