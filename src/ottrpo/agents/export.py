@@ -15,11 +15,7 @@ from onnx import checker, helper, numpy_helper
 
 from ottrpo.core.checks import require
 from ottrpo.engine.networks import Body, ImageEncoder, Linear
-<<<<<<< HEAD
 from ottrpo.engine.spaces import FORBIDDEN, BoxActions
-=======
-from ottrpo.engine.spaces import FORBIDDEN, BoxActions, ObservationLayout
->>>>>>> wt18
 from ottrpo.persistence.bundle import write_atomically
 from ottrpo.tabular.base import TabularAgent
 

@@ -10,13 +10,8 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from ottrpo.collect.host import Infos, Recorder
 from ottrpo.engine.acting import Actor
-<<<<<<< HEAD
 from ottrpo.engine.estimate import Experience, Rollout
 from ottrpo.engine.spaces import BoxActions, Encoded
-=======
-from ottrpo.engine.estimate import Experience
-from ottrpo.engine.spaces import Encoded
->>>>>>> wt18
 from ottrpo.persistence.checkpoints import Keeper, StopSignals
 from ottrpo.persistence.lock import DirectoryLock
 from ottrpo.persistence.snapshot import Snapshot, segment_line

@@ -218,11 +218,8 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     if env_id.startswith(OWN):
         for module in OWN_MODULES:
             import_module(module)
-<<<<<<< HEAD
     elif ":" in env_id:
         _look_here()
-=======
->>>>>>> wt18
     entry = _known(env_id)
     if entry.max_episode_steps is not None:
         kwargs.setdefault("max_episode_steps", entry.max_episode_steps)
