@@ -55,6 +55,7 @@ highlight_language = "text"  # a block that does not say what it is shows comman
 html_theme = "furo"
 html_title = "ottrpo"
 html_static_path = ["style"]
+html_extra_path = ["generated/pages"]  # as they are: the explorer
 html_css_files = ["site.css"]
 html_show_copyright = False
 html_copy_source = False

@@ -9,6 +9,7 @@ from typing import Any
 from pictures import draw_all
 
 from ottrpo.experiments import registry
+from ottrpo.reports.explorer import explorer
 from ottrpo.reports.tables import lines_of, table_of
 from ottrpo.results.reading import CellResult, read_study
 
@@ -23,6 +24,7 @@ RESULTS = {
     },
 }
 GUESTS = {"results": "results/RESULTS.md", "contributing": "CONTRIBUTING.md"}
+EXPLORER, EXPLORER_PAGE = "<!-- on the site: the explorer itself -->", "try/explorer.html"
 COLUMNS = (
     "environment | configuration | study | steps | deterministic | sampled | lowest seed | seeds "
     "| paper"
@@ -60,6 +62,9 @@ def as_on_the_site(text: str) -> str:
     """A page's links to what lives beside docs/, as links to the site's own pages, or as names."""
     for name, path in GUESTS.items():
         text = text.replace(f"](../{path})", f"](site/{name}.md)")
+    text = text.replace(
+        EXPLORER, f'<a href="{EXPLORER_PAGE}">Open it here</a>, or have it written:'
+    )
     return re.sub(r"\[[^]]+\]\(\.\./([\w/-]+\.md)\)", r"`\1`", text)
 
 
@@ -67,7 +72,9 @@ def write_all(docs: Path) -> None:
     """Write ``generated/``, ``site/`` and ``pictures/``."""
     write_guests(docs)
     folder, results = docs / "generated", docs.parent / "results"
-    folder.mkdir(exist_ok=True)
+    explorer_page = folder / "pages" / EXPLORER_PAGE
+    explorer_page.parent.mkdir(parents=True, exist_ok=True)
+    explorer_page.write_text(explorer(), encoding="utf-8")
     for entry in registry.agents():
         text = settings_table(entry.described_settings())
         (folder / f"settings_{entry.key}.md").write_text(text, encoding="utf-8")

@@ -34,6 +34,13 @@ def test_links_lead_somewhere(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+def test_examples_stand_in_blocks(page):
+    """Else they would be quotations, run together."""
+    outside = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
+    assert [line for line in outside.splitlines() if line.startswith(">>>")] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
 def test_python_examples_run(page, monkeypatch):
     monkeypatch.setattr(cost_data, "COST_KINDS", dict(COST_KINDS))  # a page registers one
     assert doctest.testfile(str(page), module_relative=False).failed == 0
@@ -164,3 +171,6 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert done.returncode == 0, done.stderr
     lesson = (tmp_path / "html/tutorials/lesson_2_the_cliff.html").read_text()
     assert "updates outside the region: 0" in lesson
+    page = (tmp_path / "html/explorer.html").read_text()
+    (explorer,) = re.findall(r'href="(try/[^"]+)"', page)
+    assert "The trust-region explorer" in (tmp_path / "html" / explorer).read_text()
