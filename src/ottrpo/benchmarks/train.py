@@ -16,9 +16,11 @@ import time
 import timeit
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar
 from unittest.mock import patch
 
+import gymnasium
 import numpy as np
 import tyro
 
@@ -30,7 +32,7 @@ from ottrpo.experiments.spec import read_configuration
 from .harness import Benchmark, Figures, Row, play, resident_megabytes, tell, timed
 
 ENVIRONMENTS = ("Hopper-v5", "Swimmer-v5", "HalfCheetah-v5", "MountainCarContinuous-v0")
-REFERENCE = "ottrpo"
+REFERENCE, PPO = "ottrpo", "ppo"
 WORK: dict[str, Any] = {"n_steps": 2048, "batch_size": 64, "n_epochs": 10}
 NORMALISED = {"normalize_obs": True, "normalize_reward": True}
 BARE_STEPS = 20_000
@@ -50,12 +52,17 @@ class Contender:
     agent: str
     way: str
     settings: dict[str, Any]
+    processes: bool = False  # SB3's other vector environment: a process for each
 
     def build(self, env_id: str) -> Any:
         """The agent, untrained."""
-        return agent_for(self.agent.split()[0], env_id, finite=False).build(
-            env_id, self.settings, seed=0
-        )
+        env: Any = env_id
+        if self.processes:
+            from stable_baselines3.common.vec_env import SubprocVecEnv
+
+            env = SubprocVecEnv([partial(gymnasium.make, env_id)] * self.settings["n_envs"])
+        entry = agent_for(self.agent.split()[0], env_id, finite=False)
+        return entry.build(env, self.settings, seed=0)
 
 
 def contenders(names: Sequence[str], env_id: str, n_envs: int = 1) -> list[Contender]:
@@ -63,7 +70,7 @@ def contenders(names: Sequence[str], env_id: str, n_envs: int = 1) -> list[Conte
 
     Ours normalises observations and rewards in both; PPO, which does not by itself, takes part a
     third time to show what that costs. With ``n_envs`` above 1 everybody takes part once more in so
-    many environments, with as much work per update.
+    many environments, with as much work per update; PPO also with a process for each of them.
 
     Raises:
         ValueError: if there is no such agent.
@@ -77,12 +84,16 @@ def contenders(names: Sequence[str], env_id: str, n_envs: int = 1) -> list[Conte
         matched = {k: v for k, v in WORK.items() if k in known} if "batch_size" in known else {}
         found.append(Contender(agent=name, way="matched", settings=matched))
         found.append(Contender(agent=name, way="own", settings=own))
-        if name == "ppo":
+        if name == PPO:
             both = matched | NORMALISED
-            found.append(Contender(agent="ppo normalised", way="matched", settings=both))
+            found.append(Contender(agent=f"{PPO} normalised", way="matched", settings=both))
         if n_envs > 1 and matched and "n_envs" in known:
             many = matched | {"n_envs": n_envs, "n_steps": WORK["n_steps"] // n_envs}
-            found.append(Contender(agent=f"{name} in {n_envs}", way="matched", settings=many))
+            there = f"{name} in {n_envs}"
+            found.append(Contender(agent=there, way="matched", settings=many))
+            if name == PPO:
+                there += " processes"
+                found.append(Contender(agent=there, way="matched", settings=many, processes=True))
     return found
 
 
@@ -135,7 +146,30 @@ def compare(env_id: str, taking_part: Sequence[Contender], rounds: int) -> dict[
     loop = statistics.median(bare)
     share = {"environment": env_id, "steps_per_second": loop, "share": speeds[0] / loop}
     parts = {"at": env_id} | breakdown(agents[0], updates=2 * rounds)
-    return {"training": training, "bare_loop": [share], "parts": [parts]}
+    for agent in agents:
+        agent.get_env().close()  # ends the processes
+    many = together(env_id, training)
+    return {"training": training, "bare_loop": [share], "parts": [parts], "together": many}
+
+
+def together(env_id: str, training: Sequence[Row]) -> list[Row]:
+    """OT-TRPO in several environments beside one, and beside PPO where PPO is quickest."""
+    matched = [row for row in training if row["settings"] == "matched"]
+    speeds = {row["agent"]: row["steps_per_second"] for row in matched}
+    ppo = {name: speed for name, speed in speeds.items() if name.split()[0] == PPO}
+    best = max(ppo, key=ppo.__getitem__, default=None)
+    return [
+        {
+            "environment": env_id,
+            "agent": name,
+            "steps_per_second": speed,
+            "over_one": speed / speeds[REFERENCE],
+            "best_ppo": best,
+            "over_best_ppo": speed / ppo[best] if best else None,
+        }
+        for name, speed in speeds.items()
+        if name.startswith(f"{REFERENCE} in")
+    ]
 
 
 def breakdown(agent: Any, updates: int) -> dict[str, float]:
@@ -230,6 +264,7 @@ class Train(Benchmark):
 
     titles: ClassVar = {
         "training": "training, and its time over OT-TRPO's with settings of the same kind",
+        "together": "OT-TRPO in several environments: over one, and over PPO at its quickest",
         "bare_loop": "OT-TRPO, matched, beside a loop that steps the environment at random",
         "parts": "OT-TRPO, matched: microseconds per step",
         "first_update": "the first update on Hopper, from the start of the process",
@@ -261,10 +296,11 @@ class Train(Benchmark):
 
         torch.set_num_threads(1)
         rounds = 1 if self.quick else self.rounds
-        figures: Figures = {"work": WORK, "training": [], "bare_loop": [], "parts": []}
+        figures: Figures = {"work": WORK}
         for env_id, them in self._taking_part().items():
             for key, rows in compare(env_id, them, rounds).items():
-                figures[key] += rows
+                if rows:
+                    figures.setdefault(key, []).extend(rows)
         if not self.quick:
             figures["first_update"] = first_update(min(rounds, 3))
             figures["memory"] = memory_growth(updates=100)

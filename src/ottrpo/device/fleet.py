@@ -75,7 +75,10 @@ class Fleet:
                 ready too.
         """
         began = time.perf_counter()
-        lowered: dict[Any, Any] = {START: self._lower_start(), ADVANCE: self._lower_advance()}
+        lowered: dict[Any, Any] = {
+            START: self._lower_start(),
+            ADVANCE: self._lower_advance(),
+        }
         if evaluation is not None:
             lowered[evaluation] = self._lower_evaluation(*evaluation)
         with ThreadPoolExecutor(len(lowered)) as pool:
