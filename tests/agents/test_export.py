@@ -28,6 +28,12 @@ CASES = {
         spaces.Dict(eye=IMAGE, arm=VECTOR, room=spaces.Discrete(3)),
         spaces.Box(0, 10, (2,)),
     ),
+    "squashed": ("MlpPolicy", VECTOR, spaces.Box(-2, 5, (2,))),
+    "floats": ("CnnPolicy", spaces.Box(-1, 1, (1, 36, 36)), spaces.Discrete(3)),
+}
+SETTINGS = {
+    "squashed": {"use_sde": True, "policy_kwargs": {"squash_output": True}},
+    "floats": {"policy_kwargs": {"normalize_images": False}},
 }
 
 
@@ -60,7 +66,7 @@ def trained(kind, name, **settings):
 
 @pytest.mark.parametrize("name", CASES)
 def test_on_a_thousand_observations_it_does_as_predict(name, monkeypatch):
-    agent = trained(OTTRPO, name)
+    agent = trained(OTTRPO, name, **SETTINGS.get(name, {}))
     content = export.to_onnx(agent).SerializeToString()
     assert export.largest_difference(agent, content, rows=1000, seed=3) < 1e-5
     model = onnxruntime.InferenceSession(content)
