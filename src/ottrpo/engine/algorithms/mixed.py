@@ -18,11 +18,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, final
 
-import equinox as eqx
 import numpy as np
 
 from ottrpo.engine.arrays import Generator, like, namespace, put, single
-from ottrpo.engine.critic import Twins, empty_replay, look_ahead, make_fit, slopes
+from ottrpo.engine.critic import (
+    Twins,
+    empty_replay,
+    learn_critics,
+    learn_value,
+    make_fit,
+    slopes,
+)
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.models.base import Given, Plan
 from ottrpo.engine.models.linear import LINEAR_REACH, Linear, linear_plan
@@ -183,36 +189,15 @@ class MixedTrustRegion(TrustRegion):
         self, state: TrainState, batch: Experience, draws: Draws, now: Now
     ) -> tuple[TrainState, Report]:
         """Fit the critics to the window, and the value function to the rollout."""
-        replay, normaliser = state.replay, self.estimate.normaliser
-        reward = normaliser.scaled_rewards(state.rewards, replay.reward)
-        ahead = look_ahead(replay, reward, now.discount, STEPS_AHEAD)
-        at = replay.picked(draws.critic)
-        rows = {
-            "flat": normaliser(state.observations, replay.flat[at]),
-            "next": normaliser(state.observations, replay.flat[ahead.where[at], at[1]]),
-            "action": replay.action[at],
-            "reward": single(ahead.reward[at]),
-            "discount": single(ahead.discount[at]),
-            "noise": draws.ahead,
-            "images": (),
-        }
-        weight = single(ahead.known[at] / CRITIC_BATCH).reshape(-1, CRITIC_BATCH)
-        order = np.arange(len(draws.critic), dtype=np.int32).reshape(-1, CRITIC_BATCH)
-        carried = (state.learners["critic"], state.learners["followers"].networks)
-        (critic, followers), fit = self.fit_critics(
-            carried, rows, order, weight, state.networks.policy
+        drawn, returns = (draws.critic, draws.ahead), (now.discount, STEPS_AHEAD)
+        normaliser = self.estimate.normaliser
+        state, fit = learn_critics(
+            state, self.fit_critics, normaliser, drawn, CRITIC_BATCH, returns
         )
-        state = state.with_learner("critic", critic)
-        state = state.with_learner("followers", Learner(followers, ()))
-        agent, optimiser = state.networks, state.learners["value"]
-        told = {"flat": batch.flat, "images": (), "return": single(batch.target)}
-        value, value_fit = self.fit_value(
-            Learner(agent.value, optimiser.moments), told, *draws.value, now.learning_rate
+        state, value_loss = learn_value(
+            state, self.fit_value, batch, draws.value, now.learning_rate
         )
-        agent = eqx.tree_at(lambda n: n.value, agent, value.networks)
-        state = state.with_learner("agent", Learner(agent, ()))
-        fit["value_loss"] = value_fit["loss"]
-        return state.with_learner("value", Learner((), value.moments)), fit
+        return state, fit | {"value_loss": value_loss}
 
     def _moved(
         self, state: TrainState, name: str, rows: Any, steps: Any, rate: Array

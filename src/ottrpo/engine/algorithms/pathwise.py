@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ottrpo.core import SquaredEuclidean
-from ottrpo.engine.arrays import Generator, like, single
-from ottrpo.engine.critic import Twins, empty_replay, look_ahead, make_fit
+from ottrpo.engine.arrays import Generator, like
+from ottrpo.engine.critic import Twins, empty_replay, learn_critics, learn_value, make_fit
 from ottrpo.engine.estimate import Experience, explained_variance
 from ottrpo.engine.models.base import gaussian_spent
 from ottrpo.engine.networks import Networks, Policy
@@ -152,8 +151,15 @@ class Pathwise(Algorithm):
         self, before: TrainState, state: TrainState, batch: Experience, draws: Any, now: Now
     ) -> tuple[TrainState, Report]:
         """Fit the critics to the window and the value function to the rollout; follow."""
-        state, fit = self._learn(state, draws, now)
-        state, value_loss = self._value(state, batch, draws, now)
+        drawn, returns = (draws.critic, draws.ahead), (now.discount, self.steps_ahead)
+        normaliser = self.estimate.normaliser
+        state, fit = learn_critics(
+            state, self.fit_critics, normaliser, drawn, self.batch_size, returns
+        )
+        # the policy has no use for V; callbacks and reports have
+        state, value_loss = learn_value(
+            state, self.fit_value, batch, draws.value, now.learning_rate
+        )
         state, terms = self._follow(state, draws, now)
         told = {key: batch.drawn[key] for key in ("mean", "std")}
         rows = {"flat": batch.flat, "images": (), **told}
@@ -167,42 +173,6 @@ class Pathwise(Algorithm):
             **{f"train/{name}": value for name, value in (fit | terms).items()},
             "train/learning_rate": now.learning_rate,
         }
-
-    def _learn(self, state: TrainState, draws: Draws, now: Now) -> tuple[TrainState, Report]:
-        """Fit the critics to the window."""
-        replay, normaliser = state.replay, self.estimate.normaliser
-        reward = normaliser.scaled_rewards(state.rewards, replay.reward)
-        ahead = look_ahead(replay, reward, now.discount, self.steps_ahead)
-        at = replay.picked(draws.critic)
-        rows = {
-            "flat": normaliser(state.observations, replay.flat[at]),
-            "next": normaliser(state.observations, replay.flat[ahead.where[at], at[1]]),
-            "action": replay.action[at],
-            "reward": single(ahead.reward[at]),
-            "discount": single(ahead.discount[at]),
-            "noise": draws.ahead,
-            "images": (),
-        }
-        weight = single(ahead.known[at] / self.batch_size).reshape(-1, self.batch_size)
-        carried = (state.learners["critic"], state.learners["followers"].networks)
-        (critic, followers), fit = self.fit_critics(
-            carried, rows, self._in_order(draws.critic), weight, state.networks.policy
-        )
-        state = state.with_learner("critic", critic)
-        return state.with_learner("followers", Learner(followers, ())), fit
-
-    def _value(
-        self, state: TrainState, batch: Experience, draws: Draws, now: Now
-    ) -> tuple[TrainState, Array]:
-        """Fit V to the rollout: the policy has no use for it, callbacks and reports have."""
-        agent, optimiser = state.networks, state.learners["value"]
-        rows = {"flat": batch.flat, "images": (), "return": single(batch.target)}
-        value, fit = self.fit_value(
-            Learner(agent.value, optimiser.moments), rows, *draws.value, now.learning_rate
-        )
-        agent = eqx.tree_at(lambda n: n.value, agent, value.networks)
-        state = state.with_learner("agent", Learner(agent, ()))
-        return state.with_learner("value", Learner((), value.moments)), fit["loss"]
 
     def _follow(self, state: TrainState, draws: Draws, now: Now) -> tuple[TrainState, Report]:
         """The policy's gradient steps in states of the window."""
