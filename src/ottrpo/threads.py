@@ -6,6 +6,7 @@ are first loaded, so this must come before them.
 """
 
 import os
+import re
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -17,9 +18,20 @@ THREAD_VARIABLES = (
 
 
 def default_to_one_thread() -> None:
-    """Ask every numerical library for one thread; what the user has set already stays."""
+    """Ask every numerical library for one thread; what the user has set already stays.
+
+    Where XLA is told to make several devices of the CPU, each waits for the others in a thread of
+    its pool: with no more threads than that a program can wait for ever.
+    """
     for name in THREAD_VARIABLES:
-        os.environ.setdefault(name, "1")
+        os.environ.setdefault(name, "1" if name != "NPROC" else str(_pool()))
+
+
+def _pool() -> int:
+    """Threads for XLA's pool on the CPU."""
+    asked = re.search(r"xla_force_host_platform_device_count=(\d+)", os.getenv("XLA_FLAGS", ""))
+    devices = int(asked[1]) if asked else 1
+    return 4 * devices if devices > 1 else 1
 
 
 # how many threads the physics of this process takes; whoever starts several of them sets it

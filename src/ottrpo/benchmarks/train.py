@@ -14,8 +14,8 @@ import sys
 import tempfile
 import time
 import timeit
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar
 from unittest.mock import patch
@@ -32,7 +32,7 @@ from ottrpo.experiments.spec import read_configuration
 from .harness import Benchmark, Figures, Row, play, resident_megabytes, tell, timed
 
 ENVIRONMENTS = ("Hopper-v5", "Swimmer-v5", "HalfCheetah-v5", "MountainCarContinuous-v0")
-REFERENCE, PPO = "ottrpo", "ppo"
+REFERENCE, SAMPLES, PPO = "ottrpo", "ottrpo samples", "ppo"
 WORK: dict[str, Any] = {"n_steps": 2048, "batch_size": 64, "n_epochs": 10}
 NORMALISED = {"normalize_obs": True, "normalize_reward": True}
 BARE_STEPS = 20_000
@@ -70,7 +70,8 @@ def contenders(names: Sequence[str], env_id: str, n_envs: int = 1) -> list[Conte
 
     Ours normalises observations and rewards in both; PPO, which does not by itself, takes part a
     third time to show what that costs. With ``n_envs`` above 1 everybody takes part once more in so
-    many environments, with as much work per update; PPO also with a process for each of them.
+    many environments, with as much work per update; PPO also with a process for each of them, and
+    ours also with samples alone, whose gradient steps are as many as PPO's: critics take more.
 
     Raises:
         ValueError: if there is no such agent.
@@ -82,21 +83,19 @@ def contenders(names: Sequence[str], env_id: str, n_envs: int = 1) -> list[Conte
         known = entry.known_settings()
         # without minibatches, rollouts of this length would mean next to no updates
         matched = {k: v for k, v in WORK.items() if k in known} if "batch_size" in known else {}
-        found.append(Contender(agent=name, way="matched", settings=matched))
-        found.append(Contender(agent=name, way="own", settings=own))
+        same = {name: matched}
         if name == PPO:
-            both = matched | NORMALISED
-            found.append(Contender(agent=f"{PPO} normalised", way="matched", settings=both))
+            same[f"{PPO} normalised"] = matched | NORMALISED
+        if name == REFERENCE and n_envs > 1:
+            same[SAMPLES] = matched | {"advantage": "gae"}
+        found += [Contender(agent=who, way="matched", settings=it) for who, it in same.items()]
+        found.append(Contender(agent=name, way="own", settings=own))
         if n_envs > 1 and matched and "n_envs" in known:
-            many = matched | {"n_envs": n_envs, "n_steps": WORK["n_steps"] // n_envs}
-            there = f"{name} in {n_envs}"
-            found.append(Contender(agent=there, way="matched", settings=many))
-            if name == PPO:
-                there += " processes"
-                found.append(Contender(agent=there, way="matched", settings=many, processes=True))
+            found += _in_several(same, n_envs)
     return found
 
 
+<<<<<<< HEAD
 def bare_seconds(env_id: str, steps: int) -> float:
     """Seconds of so many steps with random actions, drawn before; resets count as well."""
     with catalogue.make(env_id, disable_env_checker=True) as env:
@@ -105,6 +104,16 @@ def bare_seconds(env_id: str, steps: int) -> float:
         actions = [env.action_space.sample() for _ in range(steps)]
         seconds, _ = timed(lambda: play(env, actions))
     return seconds
+=======
+def _in_several(alone: dict[str, dict[str, Any]], n_envs: int) -> Iterator[Contender]:
+    """The same work per update in so many environments."""
+    for name, settings in alone.items():
+        many = settings | {"n_envs": n_envs, "n_steps": WORK["n_steps"] // n_envs}
+        there = Contender(agent=f"{name} in {n_envs}", way="matched", settings=many)
+        yield there
+        if name == PPO:
+            yield replace(there, agent=f"{there.agent} processes", processes=True)
+>>>>>>> wt22
 
 
 def speed(agent: Any, steps: int) -> float:
@@ -163,12 +172,12 @@ def together(env_id: str, training: Sequence[Row]) -> list[Row]:
             "environment": env_id,
             "agent": name,
             "steps_per_second": speed,
-            "over_one": speed / speeds[REFERENCE],
+            "over_one": speed / speeds[name.rpartition(" in ")[0]],
             "best_ppo": best,
             "over_best_ppo": speed / ppo[best] if best else None,
         }
         for name, speed in speeds.items()
-        if name.startswith(f"{REFERENCE} in")
+        if name.startswith(REFERENCE) and " in " in name
     ]
 
 
