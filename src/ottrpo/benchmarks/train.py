@@ -95,7 +95,6 @@ def contenders(names: Sequence[str], env_id: str, n_envs: int = 1) -> list[Conte
     return found
 
 
-<<<<<<< HEAD
 def bare_seconds(env_id: str, steps: int) -> float:
     """Seconds of so many steps with random actions, drawn before; resets count as well."""
     with catalogue.make(env_id, disable_env_checker=True) as env:
@@ -104,7 +103,8 @@ def bare_seconds(env_id: str, steps: int) -> float:
         actions = [env.action_space.sample() for _ in range(steps)]
         seconds, _ = timed(lambda: play(env, actions))
     return seconds
-=======
+
+
 def _in_several(alone: dict[str, dict[str, Any]], n_envs: int) -> Iterator[Contender]:
     """The same work per update in so many environments."""
     for name, settings in alone.items():
@@ -113,7 +113,6 @@ def _in_several(alone: dict[str, dict[str, Any]], n_envs: int) -> Iterator[Conte
         yield there
         if name == PPO:
             yield replace(there, agent=f"{there.agent} processes", processes=True)
->>>>>>> wt22
 
 
 def speed(agent: Any, steps: int) -> float:
