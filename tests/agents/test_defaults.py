@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ottrpo.agents.ottrpo import OTTRPO
-from ottrpo.engine.schedules import Straight, as_schedule
+from ottrpo.engine.schedules import Straight, as_schedule, value_at
 
 SMALL = {"n_steps": 64, "batch_size": 32, "n_epochs": 1, "policy_kwargs": {"net_arch": [8]}}
 
@@ -37,11 +37,14 @@ def test_a_given_discount_stays():
         agent(gamma=1.5)
 
 
-@pytest.mark.parametrize(("advantage", "faded"), [("gae", 0.2), ("mixed", 0.1)])
-def test_noise_fades_from_pink_to_white(advantage, faded):
+@pytest.mark.parametrize(
+    ("advantage", "ended", "faded"), [("gae", 0, 0.2), ("mixed", 0, 0.2), ("mixed", 1, 0.1)]
+)
+def test_noise_fades_from_pink_to_white(advantage, ended, faded):
     schedule = agent(advantage=advantage).schedules.noise_color
     lefts = (1.0, 1.0 - 0.5 * faded, 1.0 - faded, 0.3, 0.0)
-    assert [schedule(left) for left in lefts] == pytest.approx([1, 0.5, 0, 0, 0])
+    values = [value_at(schedule, left, ended) for left in lefts]
+    assert values == pytest.approx([1, 0.5, 0, 0, 0])
     assert agent(noise_color=0.5).schedules.noise_color == 0.5
     with pytest.raises(ValueError, match="noise_color"):
         agent(noise_color=-1.0)

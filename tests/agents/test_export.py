@@ -135,7 +135,8 @@ def _centre(policy, seen):
         policy.action_net.bias -= logits.mean(dim=0)
 
 
-@pytest.mark.parametrize("name", CASES)
+# but for images that are no bytes, which the imported agents refuse
+@pytest.mark.parametrize("name", [name for name in CASES if name != "floats"])
 def test_imported_agents_too(name):
     agent = imported(PPO, name)
     content = export.to_onnx(agent).SerializeToString()

@@ -30,6 +30,8 @@ def test_mistakes_are_one_line(capsys):
 def test_training_takes_part_in_many_environments_too():
     found = train.contenders(["ppo", "a2c"], "Hopper-v5", n_envs=16)
     many = {c.agent: c.settings for c in found if " in 16" in c.agent}
-    assert set(many) == {"ottrpo in 16", "ppo in 16"}  # A2C keeps its library's own
+    ours, theirs = ("ottrpo", "ottrpo samples"), ("ppo", "ppo normalised")
+    expected = {f"{who} in 16" for who in ours + theirs} | {"ppo in 16 processes"}
+    assert set(many) == expected  # A2C keeps its library's own
     assert all((s["n_envs"], s["n_steps"]) == (16, 128) for s in many.values())
     assert main(["bench", "train", "--n-envs", "0"]) == 2
