@@ -293,7 +293,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match="must be above 1"):
             agent(n_steps=1, batch_size=1)
         raw = agent(n_steps=1, batch_size=1, normalize_advantage=False).learn(2)
-        assert raw.last_update["ot/multiplier"] > 0
+        assert raw.last_update["ot/spent"] > 0
 
     def test_learning_without_an_environment(self):
         loose = agent()
@@ -501,7 +501,7 @@ def test_discounts_outside_their_range_are_refused(name, value):
 
 def test_defaults_differ_by_the_kind_of_action():
     box, labels = agent(REACH).learn(64), agent(MATCH).learn(64)
-    assert (agent(REACH).trace_decay, box.trace_decay) == pytest.approx((0.98, 0.9))
+    assert (agent(REACH).trace_decay, box.trace_decay) == pytest.approx((0.98, 0.92))
     assert (agent(MATCH).trace_decay, labels.trace_decay) == (0.95, 0.95)
     assert agent(MATCH, gae_lambda=0.5).trace_decay == 0.5
     # two coordinates whose variances add up to 0.49: the mean cost; at the end 1 % of it

@@ -73,7 +73,7 @@ def test_processes_and_figures_from_the_command_line(tmp_path, monkeypatch, caps
     options = ["--seeds", "1", "--workers", "2", "--steps", "20000", "--out", "kept"]
     assert main(["reproduce", "taxi-radius", *options]) == 0
     assert "radius-0.003" in capsys.readouterr().out
-    assert (tmp_path / "kept/taxi-radius/curves.png").stat().st_size > 10_000
+    assert (tmp_path / "kept/taxi-radius/curves.svg").stat().st_size > 10_000
     assert "0.0 % of" in (tmp_path / "kept/taxi-radius/table.md").read_text()
 
 

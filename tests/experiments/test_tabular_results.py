@@ -28,7 +28,7 @@ def test_every_cell_is_there_with_thirty_seeds_and_the_table_is_theirs(study):
     assert len(scores) == len(studies()[study].cells)
     assert {score.seeds for score in scores} == {30}
     assert (RESULTS / study / "table.md").read_text() == study_table(RESULTS / study)
-    assert (RESULTS / study / "curves.png").is_file()
+    assert (RESULTS / study / "curves.svg").is_file()
 
 
 @pytest.mark.parametrize("study", STUDIES)
