@@ -7,11 +7,13 @@ orthogonal directions with slopes u₁ and u₂ would spend u₁² : u₂² of t
 are known worse than they differ, and halves are never below 1/√2 of what that split would gain as
 long as neither estimate leads downhill.
 
-What a step of both really gains per length is measured on rows that had no say in it,
+What a step of both really gains per length is measured on rows that the samples' part was not
+fitted to,
 
     u = E[score · step] / √E|step|²
 
-and the multiplier is ½ u/√ε, made of what is real.
+and the multiplier is ½ u/√ε, made of what is real, nearly: the critics may draw these rows too,
+among those of the whole window.
 """
 
 from dataclasses import dataclass
