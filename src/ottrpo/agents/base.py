@@ -310,8 +310,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
 
     def train(self, rollout: Rollout) -> dict[str, float]:
         """Learn from a rollout and return what to log."""
-        before, algorithm = self.train_state, self.algorithm
-        now = self._now()
+        before, algorithm, now = self.train_state, self.algorithm, self._now()
         state, batch = algorithm.estimate(before, rollout, now)
         require_finite_estimates(self._name, state, batch, rollout.reward.shape, self.num_timesteps)
         draws = algorithm.draw(len(batch.flat), self.rng)
@@ -347,17 +346,18 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         )
         if not isinstance(self._last_obs, Encoded):
             self._last_obs = self.layout.encode(self._last_obs, source.rows)
-        actor = self.actor(self.told.n_steps, source.rows, self.rng, masked=masked)
+        steps, policy = self.told.n_steps, self.train_state.networks.policy
+        actor = self.actor(steps, source.rows, self.rng, masked=masked, policy=policy)
         watcher = None if callback is None else Watcher(self, callback, actor)
         taken, starts = self.num_timesteps, self._last_episode_starts
-        collected = collect(source, actor, self._last_obs, self.told.n_steps, watcher, taken=taken)
+        collected = collect(source, actor, self._last_obs, steps, watcher, taken=taken)
         if collected is None:
             return None
         rollout, recorder = collected
         self._last_obs, self._last_episode_starts = recorder.at(-1), rollout.done[-1]
         if watcher is None:
             self._update_info_buffer(recorder.endings, np.ones(len(recorder.endings)))
-            self.num_timesteps += self.told.n_steps * source.rows
+            self.num_timesteps += steps * source.rows
             self.rollout_buffer = RolloutView(self, actor, recorder, starts=starts)
         else:
             self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
@@ -366,11 +366,11 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         return rollout
 
     def actor(
-        self, steps: int, rows: int, rng: np.random.Generator | None, *, masked: bool = False
+        self, steps: int, rows: int, rng: Any, *, masked: bool = False, policy: Any = None
     ) -> Actor:
-        """The policy of now for so many steps and environments; its mode without ``rng``."""
+        """As `Playing.actor` says."""
         state, noise = self.train_state, None
-        policy = state.networks.policy
+        policy = state.played if policy is None else policy
         if rng is not None:
             left, ended = self._current_progress_remaining, state.signal.ended
             noise = draw_noise(

@@ -109,7 +109,7 @@ def to_onnx(agent: Any) -> Any:
     graph = Graph()
     flat, images = _observations(graph, agent, _raw_space(agent))
     flat = _normalised(graph, agent, flat)
-    policy = agent.train_state.networks.policy
+    policy = agent.train_state.played
     output = _linear(graph, policy.head, _latent(graph, policy.body, flat, images))
     actions, space = agent.actions, agent.action_space
     if isinstance(actions, BoxActions):

@@ -29,9 +29,12 @@ class Playing(ABC):
 
     @abstractmethod
     def actor(
-        self, steps: int, rows: int, rng: np.random.Generator | None, *, masked: bool = False
+        self, steps: int, rows: int, rng: Any, *, masked: bool = False, policy: Any = None
     ) -> Actor:
-        """The policy of now for so many steps and environments; its mode without ``rng``."""
+        """A policy for so many steps and environments; its mode without ``rng``.
+
+        It is the one to be played with (`TrainState.played`), unless ``policy`` is another.
+        """
 
     @abstractmethod
     def fresh_env(self, **keywords: Any) -> Any:

@@ -177,6 +177,8 @@ class SavedAgent(VectorSnapshot):
             )
             for name, learner in self.train_state.learners.items()
         }
+        if "average" in learners and not any(name.startswith("average") for name in given):
+            learners["average"] = Learner(learners["agent"].networks.policy, ())
         seen, wanted = self.train_state.observations, given if exact_match else known | given
         mean, scale = acting_scale(wanted, seen.mean.shape)
         self.train_state = self.train_state._replace(

@@ -21,8 +21,10 @@ from .update import Batch, optimiser, over_minibatches
 
 Array = Any
 NORM_FLOOR = 1e-5
-RATE = 3e-4
-FOLLOWING = 0.01  # of the way to the critics that their followers go with every step
+RATE = 1e-3
+# an action varies by its noise alone, and little next to a normalised observation
+ACTION_SCALE = 3.0
+FOLLOWING = 0.005  # of the way to the critics that their followers go with every step
 
 
 class Critic(eqx.Module):
@@ -40,7 +42,7 @@ class Critic(eqx.Module):
 
     def __call__(self, flat: Array, action: Array) -> Array:
         """Values [r]; actions count as far as the box goes."""
-        x = jnp.concatenate([flat, jnp.clip(action, -1.0, 1.0)], axis=-1)
+        x = jnp.concatenate([flat, ACTION_SCALE * jnp.clip(action, -1.0, 1.0)], axis=-1)
         for layer in self.layers:
             x = layer(x)
             x = x - x.mean(-1, keepdims=True)

@@ -133,6 +133,12 @@ class TrainState(NamedTuple):
         """Policy and value function."""
         return self.learners["agent"].networks
 
+    @property
+    def played(self) -> Any:
+        """The policy to act with once training is over: the average of late, if one is kept."""
+        average = self.learners.get("average")
+        return self.networks.policy if average is None else average.networks
+
     def with_learner(self, name: str, learner: Learner) -> "TrainState":
         """The state with another learner under this name."""
         return self._replace(learners=self.learners | {name: learner})

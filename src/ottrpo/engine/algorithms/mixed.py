@@ -40,6 +40,7 @@ from ottrpo.engine.spaces import BoxActions
 from ottrpo.engine.state import Learner, TrainState
 from ottrpo.engine.update import (
     Batch,
+    between,
     block,
     held_out,
     make_fit_one,
@@ -54,11 +55,14 @@ from .ottrpo import LONGEST, SHORTEST_STEP, STRETCH, TrustRegion, paced
 
 Array = Any
 CRITIC_BATCH = 128
-STEPS_AHEAD = 3
+# what followed after the next step was done by another policy, and misleads
+STEPS_AHEAD = 1
 PLAN_ROWS = 2048  # states in which the critics are followed: half of them of the last rollout
 # what is mostly noise is fitted in few, large steps: more of them fit more of the noise
 FEWER_EPOCHS, LARGER_BATCHES = 0.3, 4
 MEMORY = 40.0  # updates over which gains are averaged
+# of all updates, over which policies are averaged: single ones stumble, their average rarely does
+AVERAGED = 0.05
 USUAL_VF_COEF = 0.5  # its loss stands alone here: the weight counts where gradients are clipped
 
 
@@ -143,6 +147,7 @@ class MixedTrustRegion(TrustRegion):
             "slope": Learner((), policy),
             "critic": start(twins, np.inf),
             "followers": Learner(twins, ()),
+            "average": Learner(networks.policy, ()),
         }
 
     def draw(self, rows: int, rng: Generator) -> Any:
@@ -183,6 +188,7 @@ class MixedTrustRegion(TrustRegion):
         state, kept, spent = self.return_to_region(before, state, batch, plan)
         gains = self.gains(state, batch, advantage, draws.held, spent)
         state = _remembered(state, gains["ot/gain_held_out"], spent)
+        state = _averaged(state)
         report = self._report(batch, _real(plan, state), fit, kept, spent, now)
         std = like(batch.flat, state.networks.policy.gaussian(batch.flat[:1])[1].mean())
         return state, report | gains | {"ot/gain": state.signal.gain, "train/std": std}
@@ -272,6 +278,13 @@ def _remembered(state: TrainState, gain: Array, spent: Array) -> TrainState:
             ended=xp.maximum(signal.ended, 1.0 * replay.terminated.any()),
         )
     )
+
+
+def _averaged(state: TrainState) -> TrainState:
+    """The state with the average of its policies of late."""
+    policy, old = state.networks.policy, state.learners["average"].networks
+    share = 1.0 / namespace(state.signal.updates).maximum(AVERAGED * state.signal.updates, 1.0)
+    return state.with_learner("average", Learner(between(old, policy, share), ()))
 
 
 def _real(plan: Plan, state: TrainState) -> Plan:
