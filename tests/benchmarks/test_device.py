@@ -22,7 +22,7 @@ def test_compilation_is_told_apart_from_training():
 
 def _trained(who, speeds, *curves):
     about = {"environment": "brax:ant", "who": who}
-    told = [[{"training": float(t), "returned": r} for t, r in enumerate(c)] for c in curves]
+    told = [[{"steps": 600 * t, "returned": r} for t, r in enumerate(c)] for c in curves]
     return {
         "training": [about | {"steps_per_s": speed} for speed in speeds],
         "curves": [about | {"curve": curve} for curve in told],
@@ -39,8 +39,9 @@ def test_the_time_is_the_median_of_seeds_until_the_score_that_brax_has_at_its_en
     (row,) = against_brax(_together(theirs, own))
     assert row["score_of_brax"] == 6  # not its best, and not a mean
     assert row["speed_ratio"] == 600 / 200
-    assert (row["seconds_to_it"], row["seconds_of_brax"]) == (1.0, 3.0)
-    assert row["time_ratio"] == 1.0 / 3.0
+    assert row["seconds_to_it"] == (600 / 400 + 600 / 800) / 2
+    assert row["seconds_of_brax"] == 1800 / 200  # of 4 s, 9 s and never
+    assert row["time_ratio"] == 1.125 / 9.0
     assert (row["seeds"], row["score"]) == ("2 against 3", 9)
 
 

@@ -126,10 +126,13 @@ class Measured(NamedTuple):
     curves: list[list[dict[str, float]]]
 
     def time_to(self, score: float) -> float | None:
-        """Seconds of training until the score, the median of seeds; ``None`` if most never do."""
+        """Seconds of training until the score, the median of seeds; ``None`` if most never do.
+
+        Steps at each seed's usual speed: Brax's own clock has compilation in it.
+        """
         found = median(
-            next((at["training"] for at in curve if at["returned"] >= score), math.inf)
-            for curve in self.curves
+            next((at["steps"] / speed for at in curve if at["returned"] >= score), math.inf)
+            for speed, curve in zip(self.speeds, self.curves, strict=True)
         )
         return found if math.isfinite(found) else None
 

@@ -24,6 +24,7 @@ NORM_FLOOR = 1e-5
 RATE = 1e-3
 # an action varies by its noise alone, and little next to a normalised observation
 ACTION_SCALE = 3.0
+MOST_STEPS, SHORTEST_RATE = 9, 1e-6
 FOLLOWING = 0.005  # of the way to the critics that their followers go with every step
 
 
@@ -193,7 +194,21 @@ class Ahead(NamedTuple):
     known: Array
 
 
-def look_ahead(replay: Replay, reward_tn: Array, discount: Array, steps: int) -> Ahead:
+def steps_for(discount: Array) -> Array:
+    """How many steps the returns should have that critics learn with a discount.
+
+    What followed after the next step was done by another policy, and misleads. But news come
+    nearer by as many steps as returns have, and from far ahead they would never arrive: one step
+    for every hundred of the horizon beyond the first hundred.
+    """
+    xp = namespace(discount)
+    horizon = 1.0 / xp.maximum(1.0 - discount, SHORTEST_RATE)
+    return xp.clip(xp.round(horizon / 100.0 - 1.0), 1, MOST_STEPS)
+
+
+def look_ahead(
+    replay: Replay, reward_tn: Array, discount: Array, steps: Array, most: int = MOST_STEPS
+) -> Ahead:
     """Returns of ``steps`` steps, or of fewer where the episode or the window ends before.
 
     Args:
@@ -201,6 +216,7 @@ def look_ahead(replay: Replay, reward_tn: Array, discount: Array, steps: int) ->
         reward_tn: its rewards, normalised.
         discount: γ.
         steps: how many.
+        most: how many they may be.
     """
     xp = namespace(reward_tn)
     window = len(reward_tn)
@@ -209,9 +225,9 @@ def look_ahead(replay: Replay, reward_tn: Array, discount: Array, steps: int) ->
     reward_tn = wide(reward_tn)
     total, weight = xp.zeros_like(reward_tn), xp.ones_like(reward_tn)
     where, goes_on, known = first_tn, xp.ones_like(replay.done), ~cut_tn
-    for k in range(steps):
+    for k in range(most):
         now = xp.minimum(first_tn[:, 0] + k, window - 1)
-        goes_on = goes_on & ~cut_tn[now] & (first_tn + k < window)
+        goes_on = goes_on & ~cut_tn[now] & (first_tn + k < window) & (k < steps)
         total = total + xp.where(goes_on, weight * reward_tn[now], 0.0)
         where = xp.where(goes_on, first_tn + k + 1, where)
         ended = goes_on & replay.terminated[now]
@@ -226,7 +242,7 @@ def learn_critics(
     normaliser: Normaliser,
     drawn: tuple[Array, Array],
     batch_size: int,
-    returns: tuple[Array, int],
+    returns: tuple[Any, ...],
 ) -> tuple[TrainState, Batch]:
     """The state after its critics were fitted to its window, and what the fit tells.
 
@@ -236,7 +252,7 @@ def learn_critics(
         normaliser: of observations and rewards.
         drawn: rows of the minibatches as uniform numbers, and the noise of the actions ahead.
         batch_size: rows of a minibatch.
-        returns: γ, and the number of steps.
+        returns: γ, the number of steps, and how many they may be.
     """
     replay, (uniform, noise) = state.replay, drawn
     reward = normaliser.scaled_rewards(state.rewards, replay.reward)

@@ -30,6 +30,7 @@ from ottrpo.engine.critic import (
     learn_value,
     make_fit,
     slopes,
+    steps_for,
 )
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.models.base import Given, Plan
@@ -55,8 +56,6 @@ from .ottrpo import LONGEST, SHORTEST_STEP, STRETCH, TrustRegion, paced
 
 Array = Any
 CRITIC_BATCH = 128
-# what followed after the next step was done by another policy, and misleads
-STEPS_AHEAD = 1
 PLAN_ROWS = 2048  # states in which the critics are followed: half of them of the last rollout
 # what is mostly noise is fitted in few, large steps: more of them fit more of the noise
 FEWER_EPOCHS, LARGER_BATCHES = 0.3, 4
@@ -197,7 +196,7 @@ class MixedTrustRegion(TrustRegion):
         self, state: TrainState, batch: Experience, draws: Draws, now: Now
     ) -> tuple[TrainState, Report]:
         """Fit the critics to the window, and the value function to the rollout."""
-        drawn, returns = (draws.critic, draws.ahead), (now.discount, STEPS_AHEAD)
+        drawn, returns = (draws.critic, draws.ahead), (now.discount, steps_for(now.discount))
         normaliser = self.estimate.normaliser
         state, fit = learn_critics(
             state, self.fit_critics, normaliser, drawn, CRITIC_BATCH, returns

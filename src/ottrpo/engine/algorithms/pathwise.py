@@ -151,7 +151,8 @@ class Pathwise(Algorithm):
         self, before: TrainState, state: TrainState, batch: Experience, draws: Any, now: Now
     ) -> tuple[TrainState, Report]:
         """Fit the critics to the window and the value function to the rollout; follow."""
-        drawn, returns = (draws.critic, draws.ahead), (now.discount, self.steps_ahead)
+        drawn = draws.critic, draws.ahead
+        returns = now.discount, self.steps_ahead, self.steps_ahead
         normaliser = self.estimate.normaliser
         state, fit = learn_critics(
             state, self.fit_critics, normaliser, drawn, self.batch_size, returns
