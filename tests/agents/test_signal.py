@@ -238,3 +238,32 @@ def test_where_episodes_end_for_good_the_view_is_short_and_the_noise_soon_white(
     assert value_at(agent.schedules.noise_color, 1.0, ended) == 0.0
     kept = OTTRPO("MlpPolicy", env(), gamma=0.98, gae_lambda=0.7, **SMALL).learn(256)
     assert (kept.discount, kept.trace_decay) == (0.98, 0.7)
+
+
+def test_what_is_played_is_the_average_of_late_policies():
+    agent = OTTRPO("MlpPolicy", Aim(), **SMALL | {"n_steps": 64})
+    policies, record = [], agent._train_and_record
+
+    def watched(rollout):
+        record(rollout)
+        policies.append(np.asarray(agent.train_state.networks.policy.head.weight))
+
+    agent._train_and_record = watched
+    agent.learn(60 * 64)
+    expected = policies[0]
+    for i in range(1, 60):  # a twentieth of the updates so far, one at least
+        expected = expected + (policies[i] - expected) / max(1.0, 0.05 * (i + 1))
+    played = agent.train_state.played
+    np.testing.assert_allclose(played.head.weight, expected, atol=1e-6)
+    assert np.abs(policies[-1] - expected).max() > 1e-4
+    seen = agent.algorithm.estimate.normaliser(agent.train_state.observations, np.full((1, 2), 0.3))
+    action, _ = agent.predict(np.full(2, 0.3, np.float32), deterministic=True)
+    np.testing.assert_allclose(action, played.gaussian(seen)[0][0], atol=1e-5)
+
+
+def test_parameters_without_an_average_are_played_themselves():
+    agent = OTTRPO("MlpPolicy", Aim(), **SMALL).learn(256)
+    weights = {k: 0.5 * v for k, v in agent.get_parameters().items() if k.startswith("agent")}
+    agent.set_parameters(weights, exact_match=False)
+    state = agent.train_state
+    assert eqx.tree_equal(state.played, state.networks.policy)

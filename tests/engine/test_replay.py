@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ottrpo.engine.critic import Twins, empty_replay, look_ahead, slopes
+from ottrpo.engine.critic import Twins, empty_replay, look_ahead, slopes, steps_for
 from ottrpo.engine.estimate import Rollout
 from ottrpo.engine.networks import Architecture, Policy
 from ottrpo.engine.update import held_out
@@ -85,6 +85,14 @@ def test_returns_ahead_are_the_sums_that_define_them(steps):
                 assert ahead.reward[t, n] == pytest.approx(total)
                 assert ahead.discount[t, n] == pytest.approx(weight)
                 assert ahead.where[t, n] == where
+
+
+@pytest.mark.parametrize(
+    ("discount", "steps"), [(0.9, 1), (0.99, 1), (0.995, 1), (0.998, 4), (0.999, 9), (1.0, 9)]
+)
+def test_returns_have_more_steps_the_farther_ahead_one_looks(discount, steps):
+    assert steps_for(np.float64(discount)) == steps
+    assert jax.jit(steps_for)(discount) == steps
 
 
 def test_the_compiled_window_is_that_of_the_host():
