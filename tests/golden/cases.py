@@ -70,6 +70,8 @@ def _network(env: Callable[[], Any], **settings: Any) -> Case:
 
 
 CASES: dict[str, Case] = {
+    "samples and critics": _deep(PENDULUM, advantage="mixed"),
+    "samples and critics, falls": _deep(HOPPER, advantage="mixed", buffer_size=128),
     "linear": _deep(PENDULUM),
     "linear, learnt sigma": _deep(PENDULUM, learn_std=True),
     "linear, annealed sigma": _deep(PENDULUM, log_std_final=-1.5),
