@@ -371,12 +371,18 @@ class TestTrustRegion:
 
     def test_a_huge_radius_does_not_freeze(self):
         """With the paper's candidates and ascent a radius that never binds has multiplier 0."""
-        for model in ("sample", "antithetic", "linear"):
-            update = "regression" if model == "linear" else "ascent"
-            trained = agent(model=model, update=update, radius=1e6)
+        linear = {"model": "linear", "update": "regression"}
+        for settings in (
+            {"model": "sample", "update": "ascent"},
+            {"model": "antithetic", "update": "ascent"},
+            linear | {"advantage": "gae"},
+            linear | {"advantage": "mixed"},
+        ):
+            trained = agent(radius=1e6, **settings)
             before = fingerprint(trained)
             trained.learn(64)
-            assert trained.last_update["ot/multiplier"] > 0
+            if settings.get("advantage") != "mixed":  # there it is what was gained, 0 if nothing
+                assert trained.last_update["ot/multiplier"] > 0
             assert trained.last_update["ot/inactive"] == 1
             policy = trained.get_parameters()["agent.policy.head.weight"]
             assert np.abs(policy).max() > 0
