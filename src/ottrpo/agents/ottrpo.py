@@ -16,7 +16,6 @@ from ottrpo.engine.algorithms.mixed import MixedTrustRegion
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
 from ottrpo.engine.models.base import Options, quadratic_metric
 from ottrpo.engine.schedules import (
-    FADING_COLOR,
     FADING_TRACE,
     Either,
     Schedules,
@@ -42,8 +41,10 @@ MIXED_RADIUS = {"start": "5%", "end": "1%"}
 MIXED_STD_STEP, MIXED_HOLD_OUT = 0.01, 0.1
 # long traces and slow noise find what pays late; where bodies fall, they make them fall
 SOON = 0.1  # of training, after which such a body has neither
+# others keep slow noise for half of training: who stops to look for better gaits keeps a slow one
+LATE = 0.5
 MIXED_TRACE = Either(as_schedule(FADING_TRACE), Straight(0.98, 0.9, SOON))
-MIXED_COLOR = Either(as_schedule(FADING_COLOR), Straight(1.0, 0.0, SOON))
+MIXED_COLOR = Either(Straight(1.0, 0.0, LATE), Straight(1.0, 0.0, SOON))
 # √d σ at first: a body with many joints falls over noise that a car needs to get anywhere
 MIXED_NOISE = 0.7
 

@@ -25,6 +25,9 @@ RATE = 1e-3
 # an action varies by its noise alone, and little next to a normalised observation
 ACTION_SCALE = 3.0
 MOST_STEPS, SHORTEST_RATE = 9, 1e-6
+STEPS_PER_SWING = 0.5  # a fast body's news of long ago are of another gait
+SLOWEST_SWING = 1000.0  # in steps; also of what does not swing
+SMALLEST_SPREAD = 1e-30
 FOLLOWING = 0.005  # of the way to the critics that their followers go with every step
 
 
@@ -163,6 +166,21 @@ class Replay(NamedTuple):
         row = steps * rows - 1 - (uniform * (self.filled * rows)).astype(np.int32)
         return row // rows, row % rows
 
+    def swing(self, steps: int) -> Array:
+        """How many steps a feature took to swing once in the last ``steps``, in geometric mean.
+
+        What swings as x = sin(2πt/T) changes by (2π/T)² Var x in the mean square.
+        """
+        xp = namespace(self.flat)
+        flat, goes_on = wide(self.flat[-steps - 1 :]), ~self.done[-steps:, :, None]
+        square = (xp.where(goes_on, flat[1:] - flat[:-1], 0.0) ** 2).sum((0, 1))
+        varies = flat.max((0, 1)) > flat.min((0, 1))
+        spread = xp.where(varies, flat.var((0, 1)) * goes_on.sum(), 1.0)
+        turning = xp.sqrt(square / xp.maximum(spread, SMALLEST_SPREAD))
+        swings = xp.log(2.0 * np.pi / xp.maximum(turning, 2.0 * np.pi / SLOWEST_SWING))
+        mean = xp.where(varies, swings, 0.0).sum() / xp.maximum(varies.sum(), 1)
+        return xp.where(varies.any(), xp.exp(mean), SLOWEST_SWING)
+
 
 def empty_replay(window: int, environments: int, features: int, size: int) -> Replay:
     """A window without any step yet."""
@@ -194,16 +212,18 @@ class Ahead(NamedTuple):
     known: Array
 
 
-def steps_for(discount: Array) -> Array:
+def steps_for(discount: Array, swing: Array) -> Array:
     """How many steps the returns should have that critics learn with a discount.
 
     What followed after the next step was done by another policy, and misleads. But news come
     nearer by as many steps as returns have, and from far ahead they would never arrive: one step
-    for every hundred of the horizon beyond the first hundred.
+    for every hundred of the horizon beyond the first hundred, as long as these are less than
+    `STEPS_PER_SWING` of a ``swing`` of what is observed.
     """
     xp = namespace(discount)
     horizon = 1.0 / xp.maximum(1.0 - discount, SHORTEST_RATE)
-    return xp.clip(xp.round(horizon / 100.0 - 1.0), 1, MOST_STEPS)
+    steps = xp.minimum(horizon / 100.0 - 1.0, STEPS_PER_SWING * swing)
+    return xp.clip(xp.round(steps), 1, MOST_STEPS)
 
 
 def look_ahead(

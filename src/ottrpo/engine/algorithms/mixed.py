@@ -196,7 +196,8 @@ class MixedTrustRegion(TrustRegion):
         self, state: TrainState, batch: Experience, draws: Draws, now: Now
     ) -> tuple[TrainState, Report]:
         """Fit the critics to the window, and the value function to the rollout."""
-        drawn, returns = (draws.critic, draws.ahead), (now.discount, steps_for(now.discount))
+        steps = steps_for(now.discount, state.replay.swing(self.n_steps))
+        drawn, returns = (draws.critic, draws.ahead), (now.discount, steps)
         normaliser = self.estimate.normaliser
         state, fit = learn_critics(
             state, self.fit_critics, normaliser, drawn, CRITIC_BATCH, returns
