@@ -232,12 +232,28 @@ def test_where_episodes_end_for_good_the_view_is_short_and_the_noise_soon_white(
     schedules = agent.schedules
     assert agent.learn(256).train_state.signal.ended == ended
     assert schedules.now(0.85, 1000.0, ended).discount == (0.995 if ended else 0.999)
-    assert (value_at(schedules.noise_color, 0.85, ended) > 0) == (not ended)
+    assert (value_at(schedules.noise_color, 0.6, ended) > 0) == (not ended)
+    assert value_at(schedules.noise_color, 0.5, ended) == 0.0
     assert (schedules.now(0.85, 1000.0, ended).trace_decay > 0.9) == (not ended)
     # 256 steps are one rollout: there is no time for slow noise
     assert value_at(agent.schedules.noise_color, 1.0, ended) == 0.0
     kept = OTTRPO("MlpPolicy", env(), gamma=0.98, gae_lambda=0.7, **SMALL).learn(256)
     assert (kept.discount, kept.trace_decay) == (0.98, 0.7)
+
+
+@pytest.mark.parametrize(("env", "falls"), [(Aim, False), (Lasting, True)])
+def test_the_rate_of_critics_falls_where_nothing_ends(env, falls):
+    agent = OTTRPO("MlpPolicy", env(), **SMALL)
+    fit, rates = agent.algorithm.fit_critics, []
+
+    def watched(*given):
+        rates.append(float(given[-1]))
+        return fit(*given)
+
+    vars(agent.algorithm)["fit_critics"] = watched  # it is frozen
+    agent.learn(2 * 256)
+    # the first update is at half of training, and has seen whether episodes end
+    assert rates == pytest.approx([5.5e-4, 1e-4] if falls else [1e-3, 1e-3])
 
 
 def test_what_is_played_is_the_average_of_late_policies():

@@ -5,7 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ottrpo.engine.critic import Twins, empty_replay, look_ahead, slopes, steps_for
+from ottrpo.engine.critic import (
+    SLOWEST_SWING,
+    Twins,
+    empty_replay,
+    look_ahead,
+    slopes,
+    steps_for,
+)
 from ottrpo.engine.estimate import Rollout
 from ottrpo.engine.networks import Architecture, Policy
 from ottrpo.engine.update import held_out
@@ -87,12 +94,37 @@ def test_returns_ahead_are_the_sums_that_define_them(steps):
                 assert ahead.where[t, n] == where
 
 
+@pytest.mark.parametrize("xp", [np, jnp])
+def test_a_swing_takes_the_geometric_mean_of_the_periods_of_what_moves(xp):
+    steps, periods = 4000, (8.0, 50.0, 200.0)
+    time = np.arange(steps + 1)[:, None]
+    waves = [1e-3 * np.sin(2 * np.pi * time / period) + 5.0 for period in periods]
+    still = np.full((steps + 1, ENVS), 0.1)
+    flat = np.stack([still, *(np.repeat(wave, ENVS, 1) for wave in waves)], -1)
+    done = np.zeros((steps, ENVS), bool)
+    window = empty_replay(steps, ENVS, len(periods) + 1, SIZE)
+    window = window._replace(flat=xp.asarray(flat), done=xp.asarray(done))
+    # a step of a fast wave is shorter than its arc: 2 sin(π/8) for 2π/8
+    assert window.swing(steps) == pytest.approx(np.prod(periods) ** (1 / 3), rel=0.02)
+    # where a new episode starts is no swing
+    jumping = flat + np.cumsum(np.arange(steps + 1) % 400 == 0)[:, None, None] % 2
+    ends = np.repeat((np.arange(1, steps + 1) % 400 == 0)[:, None], ENVS, 1)
+    jumping = window._replace(flat=xp.asarray(jumping), done=xp.asarray(ends))
+    assert jumping.swing(steps) > window.swing(steps)
+    assert window._replace(flat=0.0 * window.flat).swing(steps) == SLOWEST_SWING
+
+
 @pytest.mark.parametrize(
-    ("discount", "steps"), [(0.9, 1), (0.99, 1), (0.995, 1), (0.998, 4), (0.999, 9), (1.0, 9)]
+    ("discount", "swing", "steps"),
+    [
+        *((discount, 1000.0, 1) for discount in (0.9, 0.99, 0.995)),
+        *((0.998, 1000.0, 4), (0.999, 1000.0, 9), (1.0, 1000.0, 9)),
+        *((0.999, 6.0, 3), (0.999, 1.0, 1), (0.995, 6.0, 1), (0.998, 30.0, 4)),
+    ],
 )
-def test_returns_have_more_steps_the_farther_ahead_one_looks(discount, steps):
-    assert steps_for(np.float64(discount)) == steps
-    assert jax.jit(steps_for)(discount) == steps
+def test_returns_have_more_steps_the_farther_ahead_and_the_slower_the_body(discount, swing, steps):
+    assert steps_for(np.float64(discount), swing) == steps
+    assert jax.jit(steps_for)(discount, swing) == steps
 
 
 def test_the_compiled_window_is_that_of_the_host():

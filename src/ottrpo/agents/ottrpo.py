@@ -16,6 +16,7 @@ from ottrpo.engine.algorithms.mixed import MixedTrustRegion
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
 from ottrpo.engine.models.base import Options, quadratic_metric
 from ottrpo.engine.schedules import (
+    CRITIC_RATE,
     FADING_TRACE,
     Either,
     Schedules,
@@ -45,6 +46,8 @@ SOON = 0.1  # of training, after which such a body has neither
 LATE = 0.5
 MIXED_TRACE = Either(as_schedule(FADING_TRACE), Straight(0.98, 0.9, SOON))
 MIXED_COLOR = Either(Straight(1.0, 0.0, LATE), Straight(1.0, 0.0, SOON))
+# values of a long view add up many errors, and critics that learn as fast to the end break
+MIXED_CRITIC_RATE = Straight(CRITIC_RATE, 0.1 * CRITIC_RATE)
 # √d σ at first: a body with many joints falls over noise that a car needs to get anywhere
 MIXED_NOISE = 0.7
 
@@ -123,6 +126,8 @@ class OTTRPO(DeepAgent):
         if self.told.log_std_final is not None:
             log_std = (float(self.architecture.log_std_init or 0.0), self.told.log_std_final)
         schedules = super()._schedules(radius=self._radius.schedule, log_std=log_std, **more)
+        if mixed:
+            schedules = replace(schedules, critic_rate=MIXED_CRITIC_RATE)
         if mixed and self.told.gae_lambda is None:
             schedules = replace(schedules, gae_lambda=MIXED_TRACE)
         if mixed and self.told.noise_color is None:

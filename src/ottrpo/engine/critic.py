@@ -21,7 +21,6 @@ from .update import Batch, optimiser, over_minibatches
 
 Array = Any
 NORM_FLOOR = 1e-5
-RATE = 1e-3
 # an action varies by its noise alone, and little next to a normalised observation
 ACTION_SCALE = 3.0
 MOST_STEPS, SHORTEST_RATE = 9, 1e-6
@@ -87,12 +86,12 @@ def make_fit() -> Callable[..., tuple[tuple[Learner, Twins], Batch]]:
     """The compiled gradient steps of the critics and of those that follow them.
 
     It takes both, rows and their minibatches as `over_minibatches` has them, the weights of the
-    rows of each minibatch, and the policy whose actions the returns are continued by.
+    rows of each minibatch, the policy whose actions the returns are continued by, and the rate.
     """
     transform = optimiser(np.inf)
 
     def step(
-        carried: tuple[Learner, Twins], rows: Batch, weight: Array, policy: Policy
+        carried: tuple[Learner, Twins], rows: Batch, weight: Array, policy: Policy, rate: Array
     ) -> tuple[tuple[Learner, Twins], Batch]:
         learner, followers = carried
         mean, std = policy.gaussian(rows["next"], ())
@@ -106,7 +105,7 @@ def make_fit() -> Callable[..., tuple[tuple[Learner, Twins], Batch]]:
 
         loss, gradient = jax.value_and_grad(objective)(trained)
         change, moments = transform.update(gradient, learner.moments, trained)
-        trained = jax.tree.map(lambda x, d: x - RATE * d, trained, change)
+        trained = jax.tree.map(lambda x, d: x - rate * d, trained, change)
         twins = eqx.combine(trained, static)
         followers = jax.tree.map(
             lambda a, b: a + FOLLOWING * (b - a) if eqx.is_array(a) else a, followers, twins
@@ -116,9 +115,13 @@ def make_fit() -> Callable[..., tuple[tuple[Learner, Twins], Batch]]:
     loop = over_minibatches(step)
 
     def fit(
-        carried: tuple[Learner, Twins], rows: Batch, index: Array, weight: Array, policy: Policy
+        carried: tuple[Learner, Twins],
+        rows: Batch,
+        index: Array,
+        weight: Array,
+        *shared: Any,
     ) -> tuple[tuple[Learner, Twins], Batch]:
-        return loop(carried, rows, index, (weight,), policy)
+        return loop(carried, rows, index, (weight,), *shared)
 
     return fit
 
@@ -263,6 +266,7 @@ def learn_critics(
     drawn: tuple[Array, Array],
     batch_size: int,
     returns: tuple[Any, ...],
+    rate: Array,
 ) -> tuple[TrainState, Batch]:
     """The state after its critics were fitted to its window, and what the fit tells.
 
@@ -273,6 +277,7 @@ def learn_critics(
         drawn: rows of the minibatches as uniform numbers, and the noise of the actions ahead.
         batch_size: rows of a minibatch.
         returns: γ, the number of steps, and how many they may be.
+        rate: of the gradient steps.
     """
     replay, (uniform, noise) = state.replay, drawn
     reward = normaliser.scaled_rewards(state.rewards, replay.reward)
@@ -290,7 +295,9 @@ def learn_critics(
     weight = single(ahead.known[at] / batch_size).reshape(-1, batch_size)
     order = np.arange(len(uniform), dtype=np.int32).reshape(-1, batch_size)
     carried = (state.learners["critic"], state.learners["followers"].networks)
-    (critic, followers), told = fit(carried, rows, order, weight, state.networks.policy)
+    (critic, followers), told = fit(
+        carried, rows, order, weight, state.networks.policy, single(rate)
+    )
     state = state.with_learner("critic", critic)
     return state.with_learner("followers", Learner(followers, ())), told
 

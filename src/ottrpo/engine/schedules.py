@@ -21,6 +21,7 @@ LABELS_GAE_LAMBDA = 0.95
 FADING_TRACE = {"start": 0.98, "end": 0.92, "end_fraction": 0.3}
 # slow noise finds what needs a swing (a car in a valley), white noise then learns to be precise
 FADING_COLOR = {"start": 1.0, "end": 0.0, "end_fraction": 0.2}
+CRITIC_RATE = 1e-3
 # a schedule may end at 0, and the draws of a policy that has become certain cost nothing
 SMALLEST_RADIUS = 1e-10
 
@@ -153,6 +154,7 @@ class Now(NamedTuple):
         trace_decay: λ of the advantage estimate.
         radius: ε, or its share of the typical cost.
         log_std: what the logarithm of σ is set to, if it is annealed.
+        critic_rate: learning rate of critics Q(s, a), of algorithms that have them.
     """
 
     learning_rate: Array
@@ -160,6 +162,7 @@ class Now(NamedTuple):
     trace_decay: Array
     radius: Array = None
     log_std: Array = None
+    critic_rate: Array = CRITIC_RATE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +176,7 @@ class Schedules:
         noise_color: exponent of the noise's power spectrum.
         radius: ε, or its share of the typical cost, of algorithms that have one.
         log_std: the first and the last logarithm of σ, if it is annealed.
+        critic_rate: learning rate of critics Q(s, a), of algorithms that have them.
     """
 
     learning_rate: Any
@@ -181,6 +185,7 @@ class Schedules:
     noise_color: Any = 0.0
     radius: Any = None
     log_std: tuple[float, float] | None = None
+    critic_rate: Any = CRITIC_RATE
 
     def discount(self, left: Array, lasted: Array, ended: Array = 0.0) -> Array:
         """γ when this share of training is left, for episodes as `auto_discount` takes them."""
@@ -199,4 +204,5 @@ class Schedules:
             value_at(self.gae_lambda, left, ended),
             None if self.radius is None else value_at(self.radius, left),
             log_std,
+            value_at(self.critic_rate, left, ended),
         )

@@ -36,7 +36,7 @@ from ottrpo.engine.estimate import Experience
 from ottrpo.engine.models.base import Given, Plan
 from ottrpo.engine.models.linear import LINEAR_REACH, Linear, linear_plan
 from ottrpo.engine.networks import Networks
-from ottrpo.engine.schedules import Now
+from ottrpo.engine.schedules import CRITIC_RATE, Now
 from ottrpo.engine.spaces import BoxActions
 from ottrpo.engine.state import Learner, TrainState
 from ottrpo.engine.update import (
@@ -198,9 +198,11 @@ class MixedTrustRegion(TrustRegion):
         """Fit the critics to the window, and the value function to the rollout."""
         steps = steps_for(now.discount, state.replay.swing(self.n_steps))
         drawn, returns = (draws.critic, draws.ahead), (now.discount, steps)
-        normaliser = self.estimate.normaliser
+        normaliser, replay = self.estimate.normaliser, state.replay
+        ends = (state.signal.ended > 0) | replay.terminated.any()
+        rate = namespace(batch.flat).where(ends, CRITIC_RATE, now.critic_rate)
         state, fit = learn_critics(
-            state, self.fit_critics, normaliser, drawn, CRITIC_BATCH, returns
+            state, self.fit_critics, normaliser, drawn, CRITIC_BATCH, returns, rate
         )
         state, value_loss = learn_value(
             state, self.fit_value, batch, draws.value, now.learning_rate

@@ -155,7 +155,7 @@ class Pathwise(Algorithm):
         returns = now.discount, self.steps_ahead, self.steps_ahead
         normaliser = self.estimate.normaliser
         state, fit = learn_critics(
-            state, self.fit_critics, normaliser, drawn, self.batch_size, returns
+            state, self.fit_critics, normaliser, drawn, self.batch_size, returns, now.critic_rate
         )
         # the policy has no use for V; callbacks and reports have
         state, value_loss = learn_value(
