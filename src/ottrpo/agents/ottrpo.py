@@ -14,6 +14,7 @@ from ottrpo.core.checks import Refused
 from ottrpo.engine import models
 from ottrpo.engine.algorithms.mixed import MixedTrustRegion
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
+from ottrpo.engine.densities import RichActions
 from ottrpo.engine.models.base import Options, quadratic_metric
 from ottrpo.engine.schedules import (
     FADING_COLOR,
@@ -77,6 +78,8 @@ class OTTRPO(DeepAgent):
     def _estimator(self, told: OTTRPOSettings) -> str:
         if told.advantage is not None:
             return told.advantage
+        if isinstance(self.actions, RichActions):
+            return "network"
         usual = told.region == "transport"
         usual &= told.update != "ascent" and told.trust_region == "exact" and not told.adapt_pace
         usual &= not (told.learn_std or told.use_sde or told.log_std_final is not None)

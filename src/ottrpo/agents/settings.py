@@ -31,7 +31,7 @@ from .checks import (
     scheduled,
     scheduling,
 )
-from .policies import optimiser_name
+from .policies import density_of, optimiser_name
 from .radius import Radius
 
 # say where to write or to compute, not what; a file has no say in it
@@ -299,7 +299,8 @@ class OTTRPOSettings(DeepSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = models.names(self.advantage or "gae")
+        rich = density_of(self.policy_kwargs) is not None
+        known = models.names(self.advantage or ("network" if rich else "gae"))
         object.__setattr__(self, "model", one_of("model", self.model or known[0], known))
         if self.region != "transport" and self.advantage == "mixed":
             raise ValueError(f"advantage 'mixed' measures transport, got region {self.region!r}")
