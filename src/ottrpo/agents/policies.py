@@ -23,7 +23,14 @@ from .checks import at_least, finite, flag, not_negative
 
 KEYWORDS = (
     *("net_arch", "activation_fn", "ortho_init", "log_std_init", "features_dim"),
-    *("features_extractor_kwargs", "bins", *KINDS, "squash_output", "use_expln", "normalize_images"),
+    *(
+        "features_extractor_kwargs",
+        "bins",
+        *KINDS,
+        "squash_output",
+        "use_expln",
+        "normalize_images",
+    ),
     *("optimizer_class", "optimizer_kwargs"),
 )
 WITH_SDE = ("squash_output", "use_expln")  # as in SB3 they go with gSDE alone
@@ -169,7 +176,8 @@ def architecture_of(
     features_dim = (policy_kwargs | sizes).get("features_dim", sizes.get("cnn_output_dim", 256))
     net_arch = policy_kwargs.get("net_arch")
     policy_layers, value_layers = layers_of((64, 64) if net_arch is None else net_arch)
-    log_std, first = None, ()
+    log_std = None
+    first: tuple[float, ...] = ()
     if isinstance(actions, RichActions):
         first = actions.density.first
         outputs = len(first)

@@ -222,10 +222,10 @@ class RichActor(InBox):
     ) -> None:
         super().__init__(actions, rows)
         self._forward = forward_for(policy.body, policy.head, eyes, rows)
-        self._density, steps = actions.density, 1 if noise is None else noise.steps
-        self._noise = np.zeros((1, rows, self._density.noises)) if noise is None else noise.values
-        self._head = np.empty((steps, rows, len(self._density.first)), np.float32)
-        self._action = np.empty((steps, rows, actions.size), np.float32)
+        density = self._density = actions.density
+        self._noise = np.zeros((1, rows, density.noises)) if noise is None else noise.values
+        self._head = np.empty((len(self._noise), rows, len(density.first)), np.float32)
+        self._action = np.empty((*self._head.shape[:2], actions.size), np.float32)
 
     def act(
         self, t: int, flat: Array, images: tuple[Array, ...] = (), mask: Array | None = None
@@ -322,19 +322,18 @@ def act(
         record = {"label": label, "logits": logits} | ({} if mask is None else {"mask": mask})
         return actions.to_world(label), record
     if isinstance(actions, RichActions):
-        head = policy.raw(flat, images)
-        action = actions.density.push(head, noise)
-        world = actions.to_world(jnp.clip(action, -1.0, 1.0)).reshape(len(flat), *actions.shape)
-        return world, {"action": action, "head": head}
-    mean, std = policy.gaussian(flat, images)
-    if noise.ndim == 2:
-        action = mean + std * noise
+        record = {"head": policy.raw(flat, images)}
+        action = actions.density.push(record["head"], noise)
     else:
-        scaled = noise * sde_deviation(jnp.asarray(policy.log_std), expln=policy.expln)
-        action = mean + jnp.einsum("nl,nld->nd", policy.body(flat, images), scaled)
+        record = dict(zip(("mean", "std"), policy.gaussian(flat, images), strict=True))
+        if noise.ndim == 3:
+            noise = noise * sde_deviation(jnp.asarray(policy.log_std), expln=policy.expln)
+            action = record["mean"] + jnp.einsum("nl,nld->nd", policy.body(flat, images), noise)
+        else:
+            action = record["mean"] + record["std"] * noise
     bounded = jnp.tanh(action) if actions.squash else jnp.clip(action, -1.0, 1.0)
     world = actions.to_world(bounded).reshape(len(flat), *actions.shape)
-    return world, {"action": action, "mean": mean, "std": std}
+    return world, record | {"action": action}
 
 
 class Noise(NamedTuple):
@@ -373,9 +372,10 @@ def draw_noise(
         every = sde_sample_freq if sde_sample_freq > 0 else steps
         shape = (-(-steps // every), rows, *policy.log_std.shape)
         return Noise(rng.standard_normal(shape, dtype=np.float32), steps, every)
-    normal = coloured_noise((steps, rows, actions.size), noise_color, rng)
-    rich = isinstance(actions, RichActions)
-    return Noise(actions.density.noise(normal, rng) if rich else normal, steps)
+    noise = coloured_noise((steps, rows, actions.size), noise_color, rng)
+    if isinstance(actions, RichActions):
+        noise = actions.density.noise(noise, rng)
+    return Noise(noise, steps)
 
 
 def coloured_noise(shape: tuple[int, ...], color: Array, rng: Generator) -> Array:

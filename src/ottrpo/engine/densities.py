@@ -7,21 +7,20 @@ for NumPy's arrays and for JAX's, with any axes in front of the last.
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any, final
 
+import jax
 import numpy as np
 
-from ottrpo.core import Cost
-
-from .arrays import Generator, namespace
+from .arrays import Generator, namespace, on_host
 from .spaces import BoxActions
 
 Array = Any
 SMALLEST_SCALE = 0.02  # of σ and of a flow's slope, in units of half the box
-BISECTIONS = 60
+BISECTIONS = 24
 
 
 @dataclass(frozen=True)
@@ -68,10 +67,6 @@ class Density(ABC):
     def log_density(self, head: Array, action: Array) -> Array:
         """Logarithm of the density at an action [...]."""
 
-    @abstractmethod
-    def left(self, head: Array, noise: Array, target: Array, cost: Cost, state: Array) -> Array:
-        """What is left to do until ``noise`` makes ``target``, to be made small [...]."""
-
     def _quantiles(self) -> Array:
         """Places [count, d] as a normal distribution has them, in another order per coordinate."""
         normal = NormalDist()
@@ -117,7 +112,7 @@ class Mixture(Density):
         return (chosen * (mean + std * noise[..., None, self.count :])).sum(-2)
 
     def log_density(self, head: Array, action: Array) -> Array:
-        """log Σ_k w_k N(a; m_k, σ_k²)."""
+        """The logarithm of Σ_k w_k N(a; m_k, σ_k²)."""
         log_weight, mean, std = self.parts(head)
         xp = namespace(mean)
         z = (action[..., None, :] - mean) / std
@@ -125,18 +120,15 @@ class Mixture(Density):
         top = each.max(-1)
         return top + xp.log(xp.exp(each - top[..., None]).sum(-1))
 
-    def left(self, head: Array, noise: Array, target: Array, cost: Cost, state: Array) -> Array:
-        """Maximum likelihood: the noise of a sample says nothing of which component it is of."""
-        return -self.log_density(head, target)
-
 
 @final
 class Flow(Density):
-    """Correlated normal numbers, each through an increasing map of its own: a_j = h_j(s, (C(s) z)_j).
+    """Correlated normal numbers, each through an increasing map of its own: a_j = h_j((C z)_j).
 
     h(u) = m + b u + Σ_l w_l tanh(k_l (u − c_l)) with b, w, k > 0: where it is steep, actions are
     rare, and where it is flat, there is a mode. C is lower triangular with ones on its diagonal.
-    Without noise the middle is played, h(s, 0): half of each coordinate's mass is on either side.
+    All of these are functions of the state. Without noise the middle is played, h(0): half of each
+    coordinate's mass lies on either side.
     """
 
     @property
@@ -158,7 +150,7 @@ class Flow(Density):
         return below
 
     def parts(self, head: Array) -> tuple[Array, ...]:
-        """m and b [..., d]; w, k and c [..., d, l]; C [..., d, d]."""
+        """Of the map: m and b [..., d]; w, k and c [..., d, l]; C [..., d, d]."""
         xp, d, steps = namespace(head), self.size, self.size * self.count
         shape = (*head.shape[:-1], d, self.count)
         height, steep, centre = (
@@ -175,32 +167,31 @@ class Flow(Density):
         return _risen(map_of, (mixing * noise[..., None, :]).sum(-1))[0]
 
     def inverse(self, head: Array, action: Array) -> tuple[Array, Array]:
-        """z of an action [..., d], and the logarithm of |∂a/∂z| there [...].
+        """The noise of an action [..., d], and the logarithm of |∂a/∂z| there [...].
 
         h differs from m + b u by no more than the sum of w: a bracket, which is halved.
         """
-        *map_of, mixing = self.parts(head)
+        xp = namespace(head)
+        *map_of, _ = self.parts(head if on_host(head) else jax.lax.stop_gradient(head))
         shift, slope, height, *_ = map_of
-        xp, reach = namespace(head), height.sum(-1) / slope
-        middle = (action - shift) / slope
+        middle, reach = (action - shift) / slope, height.sum(-1) / slope
         low, high = middle - reach, middle + reach
         for _ in range(BISECTIONS):
             middle = 0.5 * (low + high)
             above = _risen(map_of, middle)[0] > action
             low, high = xp.where(above, low, middle), xp.where(above, middle, high)
-        middle = 0.5 * (low + high)
+        # a last step by Newton, which also knows how the inverse changes with the head
+        *map_of, mixing = self.parts(head)
+        risen, slope = _risen(map_of, middle)
+        middle = middle - (risen - action) / slope
         mixing = xp.broadcast_to(mixing, (*middle.shape, self.size))
         normal = xp.linalg.solve(mixing, middle[..., None])[..., 0]
         return normal, xp.log(_risen(map_of, middle)[1]).sum(-1)
 
     def log_density(self, head: Array, action: Array) -> Array:
-        """log N(z; 0, 1) − log |∂a/∂z|."""
+        """That of the noise, less log |∂a/∂z|."""
         normal, stretch = self.inverse(head, action)
         return -0.5 * (normal**2 + math.log(2 * math.pi)).sum(-1) - stretch
-
-    def left(self, head: Array, noise: Array, target: Array, cost: Cost, state: Array) -> Array:
-        """Regression: the noise that made a source shall make its target."""
-        return cost(self.push(head, noise), target, state)
 
 
 def _risen(map_of: Any, middle: Array) -> tuple[Array, Array]:
@@ -218,4 +209,4 @@ KINDS: dict[str, type[Density]] = {"mixture": Mixture, "flow": Flow}
 class RichActions(BoxActions):
     """Actions in a box whose policy is no Gaussian, but of a density."""
 
-    density: Density = Mixture(1, 1, 1.0)
+    density: Density = field(kw_only=True)

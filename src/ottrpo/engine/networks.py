@@ -205,7 +205,7 @@ class Body(eqx.Module):
 
 
 class Policy(eqx.Module):
-    """The policy network: a Gaussian's mean and standard deviation, logits, or a density's numbers."""
+    """The policy network: a Gaussian's mean and standard deviation, logits, or other numbers."""
 
     body: Body
     head: Linear

@@ -42,7 +42,11 @@ def model_for(name: str, advantage: str, actions: Any) -> type[Model]:
     rich = isinstance(actions, RichActions)
     for model in MODELS:
         fits = model.name == name and advantage in model.advantages
-        if fits and isinstance(actions, model.actions) and issubclass(model.actions, RichActions) is rich:
+        if (
+            fits
+            and isinstance(actions, model.actions)
+            and issubclass(model.actions, RichActions) is rich
+        ):
             return model
     if rich:
         raise ValueError(

@@ -106,7 +106,6 @@ class CandidatesModel(GaussianModel):
             )
         return candidates_plan(problem, candidate_rkd, noise_sjd, state, self.options.shrink)
 
-
     def among(self, given: Given, source: Array, candidate: Array, noise: Array) -> Plan:
         """The plan of sources [s, j, d] that may stay or go to a candidate [s, k, d]."""
         batch, network = given.batch, given.network

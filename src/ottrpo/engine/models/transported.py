@@ -6,7 +6,7 @@ policy is fitted to the samples that arrived. A plan between the old and the new
 the update: its cost is never less than their discrepancy.
 """
 
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import equinox as eqx
 import jax
@@ -34,7 +34,7 @@ class Transported(CandidatesModel):
     """Every sampled source may go to one of n targets drawn from the policy."""
 
     name = "candidates"
-    actions = RichActions
+    actions: ClassVar[type[RichActions]] = RichActions
     advantages = ("network",)
     samples = True
 
@@ -58,21 +58,23 @@ class Transported(CandidatesModel):
         return Draws(*(self.density.noise(normal, rng) for normal in normals))
 
     def plan(self, given: Given) -> Plan:
-        """N + 1 candidates for every source: itself first."""
+        """N + 1 candidates for every source: itself first, and no others beyond the box."""
         head = wide(given.batch.drawn["head"])[:, None]
         source, candidate = (self.density.push(head, noise) for noise in given.draws)
-        return self.among(given, source, candidate, given.draws.source)
+        return self.among(given, source, candidate.clip(-1.0, 1.0), given.draws.source)
 
     def loss(self) -> PolicyLoss:
-        """The fit to the samples where the transport maps sent them."""
-        density, cost = self.density, self.options.cost
+        """Maximum likelihood of the samples where the transport maps sent them.
+
+        A regression of f(s, z) on where z was sent would lose what targets of the same z differ
+        by, and every policy would become narrow before it knows why.
+        """
+        density = self.density
 
         def loss(policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]) -> Array:
             head = policy.raw(rows["flat"], rows["images"])[:, None, None]
-            state = rows.get("state")
-            state = None if state is None else state[:, None, None]
-            left = density.left(head, rows["noise"][:, :, None], rows["target"], cost, state)
-            return weight @ (rows["share"] * left).sum(-1).mean(-1)
+            log_density = density.log_density(head, rows["target"])
+            return -weight @ (rows["share"] * log_density).sum(-1).mean(-1)
 
         return loss
 
@@ -92,11 +94,14 @@ class Transported(CandidatesModel):
         return {"head": batch.drawn["head"]} | self.state_rows(batch)
 
     def typical_cost(self, batch: Experience) -> Array:
-        """Half of the mean cost between two draws: of a Gaussian, what a draw is from its mean."""
+        """Half of the mean cost between two draws; of a Gaussian that is a draw's from its mean.
+
+        Beyond the box all actions are the same, and however far a policy reaches is no unit.
+        """
         head, state = batch.drawn["head"], self.state_rows(batch).get("state")
         other = self.density.push(jnp.asarray(head), points(self.density, (len(head),)))
-        other = like(batch.flat, other)
-        return 0.5 * like(batch.flat, self.options.cost(batch.drawn["action"], other, state).mean())
+        one, other = (wide(x).clip(-1.0, 1.0) for x in (batch.drawn["action"], like(head, other)))
+        return 0.5 * self.options.cost(one, other, state).mean()
 
     def gained(self, policy: Policy, batch: Experience, seen: Batch, advantage_r: Array) -> Array:
         """A (π'(a)/π(a) − 1) of the action that was taken."""
