@@ -32,6 +32,7 @@ from .radius import Radius
 from .settings import OTTRPOSettings
 
 BOX_RADIUS, LABELS_RADIUS = "30%", "10%"
+RICH_RADIUS = "10%"  # which samples in several places really spend
 # of labels the divergence grows like the square of the mass that is moved
 LABELS_KL_RADIUS = "1%"
 # of several factors, whose gains are taken as they are: far at first, where much is to be found
@@ -118,6 +119,8 @@ class OTTRPO(DeepAgent):
         if self.told.region == "kl":
             labels = LABELS_KL_RADIUS
         default: Any = BOX_RADIUS if isinstance(self.actions, BoxActions) else labels
+        if isinstance(self.actions, RichActions):
+            default = RICH_RADIUS
         if mixed or self.told.adapt_pace:
             default = MIXED_RADIUS if mixed else SMALL_RADIUS
         self._radius = Radius(default if self.told.radius is None else self.told.radius)

@@ -35,6 +35,7 @@ KEYWORDS = (
 )
 WITH_SDE = ("squash_output", "use_expln")  # as in SB3 they go with gSDE alone
 OPTIMISERS = ("Adam", "AdamW")
+MOST_NUMBERS = 2**16  # of a mixture or a flow, about
 ADAMW_DECAY = 0.01  # torch's, if nothing is said
 # SB3's that can be said because it is so anyway: the one value, and what the others would need
 AS_IT_IS: dict[str, tuple[Any, str]] = {
@@ -102,6 +103,8 @@ def actions_for(
     if not isinstance(actions, BoxActions):
         raise ValueError(f"{kind} needs actions in a Box, got {space}")
     count = at_least(kind, policy_kwargs[kind])
+    if (count + actions.size) * actions.size > MOST_NUMBERS:
+        raise ValueError(f"{kind} {count} of {actions.size} coordinates is too large")
     scale = math.exp(finite("log_std_init", policy_kwargs.get("log_std_init", log_std_init)))
     return RichActions(**vars(actions), density=KINDS[kind](actions.size, count, scale))
 

@@ -224,8 +224,9 @@ class OTTRPOSettings(DeepSettings):
         radius: ε, the transport budget of an update: a number, a schedule (a function of the
             progress that remains, or ``{"start": x, "end": y}``), or ``"30%"``: that
             share of the rollout's mean cost of a sampled action, whatever its unit. By default
-            30 % for actions in a box, 10 % for finite ones, and 100 % falling to 20 % for those
-            of several factors; with ``mixed`` or ``adapt_pace``, which really spend it, less.
+            30 % for actions in a box, 10 % for finite ones, mixtures and flows, and 100 % falling
+            to 20 % for labels of several factors; with ``mixed`` or ``adapt_pace``, which really
+            spend it, less.
         region: what the radius limits on average over the states: ``transport``, the discrepancy as
             in the paper; ``kl``, the divergence KL(π̃ | π) in nats, which knows no cost (``linear``
             in a box, all models of labels); ``sinkhorn``, transport by plans that are charged for

@@ -156,9 +156,7 @@ class InBox:
         """Actions in [-1, 1] as the environment wants them."""
         if self._to_world is not None:
             bounded = self._to_world(bounded)
-        if self._wide:
-            bounded = bounded.astype(np.float64)
-        return bounded.reshape(self._shape)
+        return (bounded.astype(np.float64) if self._wide else bounded).reshape(self._shape)
 
 
 class GaussianActor(InBox):
@@ -217,9 +215,7 @@ class GaussianActor(InBox):
 class RichActor(InBox):
     """Draws what a density makes of noise; without any, what it makes of zeros."""
 
-    def __init__(
-        self, policy: Policy, eyes: Eyes, actions: RichActions, rows: int, noise: "Noise | None"
-    ) -> None:
+    def __init__(self, policy: Policy, eyes: Eyes, actions: RichActions, rows: int, noise: Any):
         super().__init__(actions, rows)
         self._forward = forward_for(policy.body, policy.head, eyes, rows)
         density = self._density = actions.density
