@@ -10,7 +10,7 @@ import pytest
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo import OTTRPO, ClippedPPO
 from ottrpo.cli import main
-from ottrpo.core import Mahalanobis, PNorm, StateCost
+from ottrpo.core import Mahalanobis, Nearby, PNorm, SquaredEuclidean
 from ottrpo.device import make_train
 from ottrpo.engine.models.transported import N_SOURCES, Transported
 from tests.device.pendulum import Pendulum
@@ -138,7 +138,7 @@ def test_a_cost_has_a_say():
     assert moved[1][0] / moved[1][1] < moved[0][0] / moved[0][1]
 
 
-NEAR = StateCost(lambda a, b, s: ((a - b) ** 2).sum(-1) * (1.0 + s[..., 0] ** 2))
+NEAR = Nearby(SquaredEuclidean(), feature=1, place=0.5, width=0.3, factor=5.0)
 
 
 def test_a_flow_takes_any_cost_and_a_mixture_says_what_it_takes():

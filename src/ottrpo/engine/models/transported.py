@@ -15,7 +15,7 @@ import numpy as np
 
 from ottrpo.core import Cost
 from ottrpo.engine.arrays import Generator, Randomness, like, namespace, wide
-from ottrpo.engine.densities import Density, Flow, Mixture, RichActions
+from ottrpo.engine.densities import Density, Mixture, RichActions
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.update import Batch, Spent
@@ -128,7 +128,6 @@ def coupled_cost(
     """The mean cost of a plan between the policies of two heads [r, o]: the discrepancy or more."""
     if isinstance(density, Mixture):
         return by_components(density, old, new, cost).mean()
-    assert isinstance(density, Flow)
     return by_noise(density, old, new, cost, state)
 
 
@@ -156,7 +155,7 @@ def component_costs(density: Mixture, old: Array, new: Array, cost: Cost) -> Arr
     return moved + cost(std[:, :, None], new_std[:, None]).sum(-1)
 
 
-def by_noise(density: Flow, old: Array, new: Array, cost: Cost, state: Array | None) -> Array:
+def by_noise(density: Density, old: Array, new: Array, cost: Cost, state: Array | None) -> Array:
     """The same noise in both: optimal in one coordinate, a plan in any case.
 
     The mean is estimated from points of their own for every row; several standard errors are
