@@ -29,10 +29,14 @@ CASES = {
         spaces.Box(0, 10, (2,)),
     ),
     "squashed": ("MlpPolicy", VECTOR, spaces.Box(-2, 5, (2,))),
+    "mixture": ("MlpPolicy", VECTOR, spaces.Box(-2, 5, (2,))),
+    "flow": ("MlpPolicy", VECTOR, spaces.Box(-2, 5, (3,))),
     "floats": ("CnnPolicy", spaces.Box(-1, 1, (1, 36, 36)), spaces.Discrete(3)),
 }
 SETTINGS = {
     "squashed": {"use_sde": True, "policy_kwargs": {"squash_output": True}},
+    "mixture": {"policy_kwargs": {"mixture": 3}},
+    "flow": {"policy_kwargs": {"flow": 2}},
     "floats": {"policy_kwargs": {"normalize_images": False}},
 }
 

@@ -1,4 +1,4 @@
-"""A task that no single Gaussian solves, and a policy over bins does."""
+"""A task that no single Gaussian solves, and bins, mixtures and flows do."""
 
 import numpy as np
 import pytest
@@ -59,6 +59,15 @@ def test_a_policy_over_bins_learns_to_go_to_both(region):
 
 def _centres():
     return np.linspace(-1.0, 1.0, 21)[:, None]
+
+
+@pytest.mark.parametrize("kind", ["mixture", "flow"])
+def test_mixtures_and_flows_learn_to_go_to_both(kind):
+    faster = SETTINGS | {"learning_rate": 3e-3}
+    agent = OTTRPO("MlpPolicy", "ottrpo/Graze-v0", policy_kwargs={kind: 2}, **faster).learn(15_000)
+    assert agent.evaluate(50, deterministic=False, seed=3).mean() > 0.9 * BEST
+    drawn = agent.predict(np.zeros((1000, 1), np.float32))[0]
+    assert 0.35 < (drawn > 0).mean() < 0.65
 
 
 def test_a_gaussian_that_may_learn_its_width_does_not():

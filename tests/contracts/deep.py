@@ -25,6 +25,8 @@ DEEP = {
     "ottrpo-gae": (OTTRPO, OURS | {"advantage": "gae"}),
     "ottrpo-network": (OTTRPO, OURS | {"advantage": "network", "n_candidates": 3}),
     "ottrpo-sample": (OTTRPO, OURS | {"model": "sample"}),
+    "ottrpo-mixture": (OTTRPO, OURS | {"policy_kwargs": NETS | {"mixture": 2}}),
+    "ottrpo-flow": (OTTRPO, OURS | {"policy_kwargs": NETS | {"flow": 2}}),
     "bgpg": (BGPG, GUIDED),
     "wnpg": (WNPG, GUIDED | {"n_basis": 2}),
     "clipped-ppo": (ClippedPPO, OURS),
@@ -35,10 +37,11 @@ DEEP = {
     "a2c": (A2C, {"n_steps": 16}),
 }
 IMPORTED = ("trpo", "ppo", "a2c")
-BOXES_ONLY = ("bgpg", "wnpg", "wpo-gradient", "wppg")
+RICH = ("ottrpo-mixture", "ottrpo-flow")
+BOXES_ONLY = ("bgpg", "wnpg", "wpo-gradient", "wppg", *RICH)
 KEEP_NO_IMAGES = ("wpo-gradient", "wppg")
 # the networks see what they see in every variant; one of them tries all spaces
-VARIANTS = ("ottrpo-gae", "ottrpo-network", "ottrpo-sample")
+VARIANTS = ("ottrpo-gae", "ottrpo-network", "ottrpo-sample", *RICH)
 every_agent = pytest.mark.parametrize("name", DEEP)
 
 IMAGE = spaces.Box(0, 255, (36, 36, 1), np.uint8)

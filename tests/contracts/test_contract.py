@@ -88,6 +88,17 @@ AGENTS = [
         FAST | {"gamma": 0.0},
         vectors=True,
     ),
+    *(
+        Case(
+            f"ottrpo-{kind}",
+            deep(policy_kwargs={kind: 2}),
+            {REACH: 6000},
+            192,
+            FAST | {"gamma": 0.0},
+            vectors=True,
+        )
+        for kind in ("mixture", "flow")
+    ),
     Case(
         "bgpg",
         deep(BGPG),

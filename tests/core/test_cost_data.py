@@ -9,6 +9,7 @@ from ottrpo.core import (
     Binary,
     Cost,
     Mahalanobis,
+    Nearby,
     Ordinal,
     PNorm,
     SquaredEuclidean,
@@ -27,6 +28,7 @@ COSTS = [
     PNorm(math.inf, power=2),
     Mahalanobis([[2.0]]),
     TableCost([[0, 1, 2], [3, 0, 4], [5, 6, 0]]),
+    Nearby(SquaredEuclidean(), feature=1, place=0.5, width=2.0, factor=9.0),
     0.5 * Binary(),
     SquaredEuclidean() + 2.0 * PNorm(1),
 ]
@@ -37,7 +39,8 @@ def test_a_cost_survives_a_file(cost):
     data = json.loads(json.dumps(cost_to_data(cost), allow_nan=False))
     again = cost_from_data(data)
     assert type(again) is type(cost)
-    assert np.array_equal(again.matrix(3), cost.matrix(3))
+    states = np.array([[0.0, 0.5], [0.0, 3.0]]) if cost.depends_on_state else None
+    assert np.array_equal(again.matrix(3, states), cost.matrix(3, states))
     assert cost_to_data(again) == cost_to_data(cost)
 
 

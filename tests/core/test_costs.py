@@ -1,6 +1,7 @@
 """Costs: values, broadcasting, matrices, algebra, and one definition for NumPy and JAX."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from ottrpo.core import (
     Binary,
     Mahalanobis,
+    Nearby,
     Ordinal,
     PNorm,
     SquaredEuclidean,
@@ -142,3 +144,21 @@ def test_one_definition_serves_jax_labels(cost):
 def test_bad_costs_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_cost_is_dear_near_a_place_and_says_what_it_needs():
+    dear = Nearby(Mahalanobis(METRIC), feature=1, place=2.0, width=0.5, factor=4.0)
+    source, target = np.random.default_rng(0).standard_normal((2, 5, 2))
+    state = np.array([[9.0, 2.0], [9.0, 2.5], [9.0, 1.5], [2.0, 9.0], [2.0, -9.0]])
+    weight = [4.0, 1 + 3 * math.exp(-1), 1 + 3 * math.exp(-1), 1.0, 1.0]
+    expected = weight * Mahalanobis(METRIC)(source, target)
+    np.testing.assert_allclose(dear(source, target, state), expected, rtol=1e-12)
+    jax = pytest.importorskip("jax")
+    inside = jax.jit(dear)(*map(jax.numpy.asarray, (source, target, state)))
+    np.testing.assert_allclose(inside, expected, rtol=1e-5)
+    for wrong in (None, state[:, :1], np.arange(5)):
+        with pytest.raises(ValueError, match="needs states with entry 1"):
+            dear(source, target, wrong)
+    for changes in ({"feature": -1}, {"width": 0.0}, {"factor": -1.0}, {"place": math.nan}):
+        with pytest.raises(ValueError, match="must be"):
+            replace(dear, **changes)

@@ -34,6 +34,8 @@ CASES = {
     "sample": (OTTRPO, lambda: REACH, {"model": "sample", "cost": PNorm(1), "update": "ascent"}),
     "antithetic": (OTTRPO, lambda: REACH, {"model": "antithetic"}),
     "candidates": (OTTRPO, PENDULUM, {"advantage": "network", "n_sources": 2}),
+    "mixture": (OTTRPO, lambda: REACH, {"policy_kwargs": {"net_arch": [8], "mixture": 3}}),
+    "flow": (OTTRPO, PENDULUM, {"policy_kwargs": {"net_arch": [8], "flow": 2}, "hold_out": 0.2}),
     "slope": (OTTRPO, lambda: REACH, {"advantage": "network", "model": "linear"}),
     "labels": (OTTRPO, lambda: MATCH, {}),
     "kl": (OTTRPO, PENDULUM, {"region": "kl"}),

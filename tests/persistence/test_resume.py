@@ -94,6 +94,8 @@ CASES = {
     "paced": (OTTRPO, gym_env("Hopper-v5"), {"adapt_pace": True, "std_step": 0.01}),
     "labels": (OTTRPO, gym_env("CartPole-v1"), {}),
     "bins": (OTTRPO, gym_env("Hopper-v5"), {"policy_kwargs": {"bins": 9}}),
+    "mixture": (OTTRPO, gym_env("Hopper-v5"), {"policy_kwargs": {"mixture": 3}}),
+    "flow": (OTTRPO, gym_env("Hopper-v5"), {"policy_kwargs": {"flow": 2}}),
     "bgpg": (BGPG, gym_env("Pendulum-v1"), {"n_actions": 2, "n_features": 4, "dual_steps": 2}),
     "wnpg": (WNPG, gym_env("Pendulum-v1"), {"n_actions": 2, "n_features": 4, "dual_steps": 2}),
     "wpo gradient": (

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ottrpo.engine.acting import Eyes, forward_for
+from ottrpo.engine.densities import RichActions
 from ottrpo.engine.spaces import BoxActions, Encoded, FiniteActions
 from ottrpo.engine.state import TrainState
 
@@ -112,6 +113,35 @@ class SquashedGaussian(Gaussian):
         return self._box.to_world(np.tanh(drawn)).reshape(self._shape)
 
 
+class Rich:
+    """A mixture of Gaussians or a flow, rows first; its entropy has no formula: ``None``."""
+
+    def __init__(self, actions: RichActions, rng: np.random.Generator, head: Array):
+        self._actions, self._rng, self._head = actions, rng, head
+
+    def sample(self) -> Array:
+        """An action for each row."""
+        normal = self._rng.standard_normal((len(self._head), self._actions.size), dtype=np.float32)
+        return self._made(self._actions.density.noise(normal, self._rng))
+
+    def mode(self) -> Array:
+        """The mean of the likeliest component, or the middle of a flow."""
+        return self._made(np.zeros((len(self._head), self._actions.density.noises), np.float32))
+
+    def log_prob(self, actions: Array) -> Array:
+        """Logarithm of the density at an action of each row."""
+        low, half = self._actions.low, 0.5 * (self._actions.high - self._actions.low)
+        unit = (np.asarray(actions).reshape(len(self._head), -1) - low) / half - 1.0
+        return self._actions.density.log_density(self._head, unit) - np.log(half).sum()
+
+    def entropy(self) -> None:
+        """There is no formula for it."""
+
+    def _made(self, noise: Array) -> Array:
+        action = self._actions.density.push(self._head, noise)
+        return self._actions.to_world(action).reshape(-1, *self._actions.shape)
+
+
 class OnTensors:
     """A distribution that was asked with torch's tensors, and answers with them."""
 
@@ -123,7 +153,7 @@ class OnTensors:
         return lambda *arrays: tensors(method(*map(as_arrays, arrays)))
 
 
-Distribution = Gaussian | Categorical
+Distribution = Gaussian | Rich | Categorical
 
 
 def as_arrays(given: Any) -> Any:
@@ -152,6 +182,8 @@ def distribution_of(
     actions: BoxActions | FiniteActions, drawn: dict[str, Array], rng: np.random.Generator
 ) -> Distribution:
     """Of the rows of an actor's record."""
+    if isinstance(actions, RichActions):
+        return Rich(actions, rng, drawn["head"])
     if isinstance(actions, BoxActions):
         kind = SquashedGaussian if actions.squash else Gaussian
         return kind(actions, rng, drawn["mean"], drawn["std"])

@@ -39,7 +39,7 @@ from ottrpo.engine.update import require_finite_update
 
 from .asking import Asked
 from .offering import offer
-from .policies import POLICIES, architecture_of, bins_of, layout_for, squashed, weight_decay_of
+from .policies import POLICIES, actions_for, architecture_of, layout_for, weight_decay_of
 from .saving import SavedAgent, streams
 from .settings import DeepSettings
 from .watching import Locals, RolloutView, Watcher, complete_view
@@ -162,8 +162,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         if not hasattr(self, "observation_space"):
             raise ValueError("an agent needs an environment to learn its spaces from, got None")
         self.layout = layout_for(self.policy_class, self.observation_space, self.policy_kwargs)
-        squash = squashed(self.policy_kwargs)
-        self.actions = actions_of(self.action_space, bins_of(self.policy_kwargs), squash=squash)
+        self.actions = actions_for(self.action_space, self.policy_kwargs, self.LOG_STD_INIT)
         self.architecture = architecture_of(
             self.policy_kwargs,
             self.layout,

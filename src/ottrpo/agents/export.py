@@ -5,6 +5,7 @@ encoders, the network, the box of actions. It is written node by node from the a
 of imported agents: `export_torch`): nothing is traced, neither JAX nor torch is needed to run it.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from gymnasium import spaces
 from onnx import checker, helper, numpy_helper
 
 from ottrpo.core.checks import require
+from ottrpo.engine.densities import Density, Mixture, RichActions
 from ottrpo.engine.networks import Body, ImageEncoder, Linear
 from ottrpo.engine.spaces import FORBIDDEN, BoxActions
 from ottrpo.persistence.bundle import write_atomically
@@ -112,6 +114,8 @@ def to_onnx(agent: Any) -> Any:
     policy = agent.train_state.played
     output = _linear(graph, policy.head, _latent(graph, policy.body, flat, images))
     actions, space = agent.actions, agent.action_space
+    if isinstance(actions, RichActions):
+        output = _without_noise(graph, actions.density, output)
     if isinstance(actions, BoxActions):
         return graph.finish(_boxed(graph, actions, output), space.dtype, space.shape, about)
     factors, choices = actions.factors, actions.choices
@@ -283,6 +287,29 @@ def _encoded(graph: Graph, encoder: ImageEncoder, image: str) -> str:
 
 def _linear(graph: Graph, layer: Linear, x: str) -> str:
     return graph.add("Gemm", x, np.asarray(layer.weight), np.asarray(layer.bias))
+
+
+def _without_noise(graph: Graph, density: Density, head: str) -> str:
+    """What a density makes of no noise: the mean of the likeliest component, or h(0) of a flow."""
+    taken, size, count = 0, density.size, density.count
+
+    def take(*shape: int) -> str:
+        nonlocal taken
+        start, taken = taken, taken + math.prod(shape)
+        part = graph.add("Slice", head, np.array([start]), np.array([taken]), np.array([1]))
+        return graph.add("Reshape", part, np.array([-1, *shape]))
+
+    if isinstance(density, Mixture):
+        likeliest = graph.add("ArgMax", take(count), axis=1, keepdims=0)
+        chosen = graph.add("OneHot", likeliest, np.int64(count), np.array([0, 1], np.float32))
+        chosen = graph.add("Reshape", chosen, np.array([-1, count, 1]))
+        return graph.add(
+            "ReduceSum", graph.add("Mul", chosen, take(count, size)), np.array([1]), keepdims=0
+        )
+    shift, _, height, steep, centre = take(size), take(size), *(take(size, count) for _ in range(3))
+    inner = graph.add("Mul", graph.add("Exp", steep), graph.add("Neg", centre))
+    steps = graph.add("Mul", graph.add("Exp", height), graph.add("Tanh", inner))
+    return graph.add("Add", shift, graph.add("ReduceSum", steps, np.array([2]), keepdims=0))
 
 
 def _boxed(graph: Graph, actions: BoxActions, mean: str) -> str:

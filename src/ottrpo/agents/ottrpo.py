@@ -14,6 +14,7 @@ from ottrpo.core.checks import Refused
 from ottrpo.engine import models
 from ottrpo.engine.algorithms.mixed import MixedTrustRegion
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
+from ottrpo.engine.densities import RichActions
 from ottrpo.engine.models.base import Options, quadratic_metric
 from ottrpo.engine.schedules import (
     CRITIC_RATE,
@@ -31,6 +32,7 @@ from .radius import Radius
 from .settings import OTTRPOSettings
 
 BOX_RADIUS, LABELS_RADIUS = "30%", "10%"
+RICH_RADIUS = "10%"  # which samples in several places really spend
 # of labels the divergence grows like the square of the mass that is moved
 LABELS_KL_RADIUS = "1%"
 # of several factors, whose gains are taken as they are: far at first, where much is to be found
@@ -81,6 +83,8 @@ class OTTRPO(DeepAgent):
     def _estimator(self, told: OTTRPOSettings) -> str:
         if told.advantage is not None:
             return told.advantage
+        if isinstance(self.actions, RichActions):
+            return "network"
         usual = told.region == "transport"
         usual &= told.update != "ascent" and told.trust_region == "exact" and not told.adapt_pace
         usual &= not (told.learn_std or told.use_sde or told.log_std_final is not None)
@@ -119,6 +123,8 @@ class OTTRPO(DeepAgent):
         if self.told.region == "kl":
             labels = LABELS_KL_RADIUS
         default: Any = BOX_RADIUS if isinstance(self.actions, BoxActions) else labels
+        if isinstance(self.actions, RichActions):
+            default = RICH_RADIUS
         if mixed or self.told.adapt_pace:
             default = MIXED_RADIUS if mixed else SMALL_RADIUS
         self._radius = Radius(default if self.told.radius is None else self.told.radius)

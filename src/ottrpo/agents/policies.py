@@ -1,5 +1,6 @@
 """The kinds of policies that SB3 has names for, and the networks that its keywords describe."""
 
+import math
 import warnings
 from typing import Any
 
@@ -7,19 +8,34 @@ import numpy as np
 from gymnasium import spaces
 
 from ottrpo.core.checks import Refused, require_one_of
+from ottrpo.engine.densities import KINDS, RichActions
 from ottrpo.engine.networks import Architecture, activation_name
-from ottrpo.engine.spaces import BoxActions, FiniteActions, ObservationLayout, observation_layout
+from ottrpo.engine.spaces import (
+    BoxActions,
+    FiniteActions,
+    ObservationLayout,
+    actions_of,
+    observation_layout,
+)
 from ottrpo.engine.update import ADAM_EPSILON
 
 from .checks import at_least, finite, flag, not_negative
 
 KEYWORDS = (
     *("net_arch", "activation_fn", "ortho_init", "log_std_init", "features_dim"),
-    *("features_extractor_kwargs", "bins", "squash_output", "use_expln", "normalize_images"),
+    *(
+        "features_extractor_kwargs",
+        "bins",
+        *KINDS,
+        "squash_output",
+        "use_expln",
+        "normalize_images",
+    ),
     *("optimizer_class", "optimizer_kwargs"),
 )
 WITH_SDE = ("squash_output", "use_expln")  # as in SB3 they go with gSDE alone
 OPTIMISERS = ("Adam", "AdamW")
+MOST_NUMBERS = 2**16  # of a mixture or a flow, about
 ADAMW_DECAY = 0.01  # torch's, if nothing is said
 # SB3's that can be said because it is so anyway: the one value, and what the others would need
 AS_IT_IS: dict[str, tuple[Any, str]] = {
@@ -64,6 +80,33 @@ def bins_of(policy_kwargs: Any) -> int | None:
     if "log_std_init" in policy_kwargs:
         raise ValueError("log_std_init is a Gaussian's; with bins there is none")
     return at_least("bins", policy_kwargs["bins"], 2)
+
+
+def density_of(policy_kwargs: Any) -> str | None:
+    """The name of the density that ``policy_kwargs`` ask for; ``None``: of a Gaussian, or bins."""
+    if not isinstance(policy_kwargs, dict):
+        return None
+    asked = [name for name in ("bins", *KINDS) if policy_kwargs.get(name) is not None]
+    if len(asked) > 1:
+        raise ValueError(f"policy_kwargs can't have {asked[0]} and {asked[1]}: a policy is one")
+    return asked[0] if asked and asked[0] in KINDS else None
+
+
+def actions_for(
+    space: spaces.Space[Any], policy_kwargs: Any, log_std_init: float
+) -> BoxActions | FiniteActions:
+    """How a policy of these ``policy_kwargs`` sees the action space."""
+    kind, bins = density_of(policy_kwargs), bins_of(policy_kwargs)
+    actions = actions_of(space, bins, squash=squashed(policy_kwargs))
+    if kind is None:
+        return actions
+    if not isinstance(actions, BoxActions):
+        raise ValueError(f"{kind} needs actions in a Box, got {space}")
+    count = at_least(kind, policy_kwargs[kind])
+    if (count + actions.size) * actions.size > MOST_NUMBERS:
+        raise ValueError(f"{kind} {count} of {actions.size} coordinates is too large")
+    scale = math.exp(finite("log_std_init", policy_kwargs.get("log_std_init", log_std_init)))
+    return RichActions(**vars(actions), density=KINDS[kind](actions.size, count, scale))
 
 
 def weight_decay_of(policy_kwargs: Any) -> float:
@@ -137,7 +180,11 @@ def architecture_of(
     net_arch = policy_kwargs.get("net_arch")
     policy_layers, value_layers = layers_of((64, 64) if net_arch is None else net_arch)
     log_std = None
-    if isinstance(actions, BoxActions):
+    first: tuple[float, ...] = ()
+    if isinstance(actions, RichActions):
+        first = actions.density.first
+        outputs = len(first)
+    elif isinstance(actions, BoxActions):
         outputs = actions.size
         log_std = finite("log_std_init", policy_kwargs.get("log_std_init", log_std_init))
     else:
@@ -155,6 +202,7 @@ def architecture_of(
         use_expln=bool(policy_kwargs.get("use_expln", False)),
         features_dim=at_least("features_dim", features_dim),
         scale_images=bool(policy_kwargs.get("normalize_images", True)),
+        first=first,
     )
 
 

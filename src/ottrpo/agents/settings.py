@@ -31,7 +31,7 @@ from .checks import (
     scheduled,
     scheduling,
 )
-from .policies import optimiser_name
+from .policies import density_of, optimiser_name
 from .radius import Radius
 
 # say where to write or to compute, not what; a file has no say in it
@@ -71,6 +71,7 @@ class DeepSettings:
         tensorboard_log: directory for TensorBoard.
         policy_kwargs: ``net_arch``, ``activation_fn`` (a name or a torch class), ``ortho_init``,
             ``log_std_init``, ``features_dim``; ``bins``: labels for each coordinate of a box;
+            ``mixture``: so many Gaussians (of OTTRPO), ``flow``: a map with so many steps;
             ``squash_output`` and ``use_expln``, with gSDE; ``normalize_images=False`` for images
             that are no bytes; ``optimizer_class`` Adam or AdamW, the latter with ``weight_decay``
             in ``optimizer_kwargs``.
@@ -83,6 +84,7 @@ class DeepSettings:
     positional: ClassVar[tuple[str, ...]] = ()
     # those that the networks were built by: they can't change any more
     fixed: ClassVar[tuple[str, ...]] = ("policy_kwargs", "use_sde", "threads")
+    rich: ClassVar[bool] = False  # whether a policy may be a mixture or a flow
     # what SB3's agents, and RL-Zoo's files for them, have and these don't, and what of the settings
     # below an agent has no use for: what takes its place
     instead: ClassVar[Mapping[str, str]] = {
@@ -137,6 +139,8 @@ class DeepSettings:
                 continue
             elif check is not None:
                 object.__setattr__(self, each.name, check(each.name, value))
+        if density_of(self.policy_kwargs) and not self.rich:
+            raise Refused("mixture and flow are policies of OTTRPO, moved by sample transport")
         if self.use_sde and self.coloured:
             raise ValueError(f"noise_color {self.noise_color!r} has no meaning with use_sde")
 
@@ -221,8 +225,9 @@ class OTTRPOSettings(DeepSettings):
         radius: ε, the transport budget of an update: a number, a schedule (a function of the
             progress that remains, or ``{"start": x, "end": y}``), or ``"30%"``: that
             share of the rollout's mean cost of a sampled action, whatever its unit. By default
-            30 % for actions in a box, 10 % for finite ones, and 100 % falling to 20 % for those
-            of several factors; with ``mixed`` or ``adapt_pace``, which really spend it, less.
+            30 % for actions in a box, 10 % for finite ones, mixtures and flows, and 100 % falling
+            to 20 % for labels of several factors; with ``mixed`` or ``adapt_pace``, which really
+            spend it, less.
         region: what the radius limits on average over the states: ``transport``, the discrepancy as
             in the paper; ``kl``, the divergence KL(π̃ | π) in nats, which knows no cost (``linear``
             in a box, all models of labels); ``sinkhorn``, transport by plans that are charged for
@@ -240,9 +245,9 @@ class OTTRPOSettings(DeepSettings):
             learned A(s, a), fitted to them; ``mixed``: they, and critics Q(s, a) that learn from
             the last rollouts, each with half of the radius. By default ``mixed`` where it can be
             used (actions in a box, no images, ``linear``, a quadratic cost, one σ for all states),
-            else ``gae``. Once an episode has ended for good, ``mixed`` looks 200 steps ahead at
-            most (``gamma="auto"``), and its trace and the colour of its noise fade within a tenth
-            of training unless told otherwise.
+            ``network`` of mixtures and flows, else ``gae``. Once an episode has ended for good,
+            ``mixed`` looks 200 steps ahead at most (``gamma="auto"``), and its trace and the colour
+            of its noise fade within a tenth of training unless told otherwise.
         buffer_size: steps of all environments that ``mixed`` learns its critics from.
         critic_ratio: gradient steps of the critics per step of the environments.
         adapt_pace: let the policy's learning rate follow the radius, so that updates spend most of
@@ -252,7 +257,8 @@ class OTTRPOSettings(DeepSettings):
         hold_out: share of each rollout that the policy's fit does not see; what it gains there is
             logged as ``ot/gain_held_out``. By default 0.1 with ``mixed``, which steers by it.
         n_candidates: sampled target actions per state for ``candidates``.
-        n_sources: sampled source actions per state for ``candidates``; 0: the Gaussian's mean.
+        n_sources: sampled source actions per state for ``candidates``; 0: the Gaussian's mean,
+            four of a mixture or a flow.
         trust_region: ``exact``: step back until the realised discrepancy between old and new
             policy on the visited states is at most the radius, and shrink a radius that is too
             large to bind, or for a slope to be believed (400 %); ``paper``: neither.
@@ -262,6 +268,7 @@ class OTTRPOSettings(DeepSettings):
             normalised rewards, as in SB3's PPO; ``None``: anywhere. Not with ``mixed``.
     """
 
+    rich: ClassVar[bool] = True
     positional: ClassVar[tuple[str, ...]] = (
         *("learning_rate", "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "vf_coef"),
         *("max_grad_norm", "use_sde", "sde_sample_freq", "normalize_advantage"),
@@ -300,7 +307,8 @@ class OTTRPOSettings(DeepSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = models.names(self.advantage or "gae")
+        usual = "network" if density_of(self.policy_kwargs) else "gae"
+        known = models.names(self.advantage or usual)
         object.__setattr__(self, "model", one_of("model", self.model or known[0], known))
         if self.region != "transport" and self.advantage == "mixed":
             raise ValueError(f"advantage 'mixed' measures transport, got region {self.region!r}")
@@ -340,14 +348,6 @@ def _radius(name: str, value: Any) -> Any:
     return value
 
 
-def _update(name: str, value: Any) -> Any:
-    return one_of(name, value, ("regression", "ascent", "gain"))
-
-
-def _advantage(name: str, value: Any) -> Any:
-    return one_of(name, value, ("gae", "network", "mixed"))
-
-
 # by the name of the setting; choices, and whether None will do, are checked by their type
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(("learning_rate", "noise_color"), scheduling(not_negative)),
@@ -356,8 +356,8 @@ CHECKS: dict[str, Check] = {
     **dict.fromkeys(("std_step", "hold_out"), fraction),
     "radius": _radius,
     "cost": lambda name, value: cost_from_data(value),
-    "update": _update,
-    "advantage": _advantage,
+    "update": lambda name, value: one_of(name, value, ("regression", "ascent", "gain")),
+    "advantage": lambda name, value: one_of(name, value, ("gae", "network", "mixed")),
     "log_std_final": finite,
     "sde_sample_freq": lambda name, value: at_least(name, value, -1),
     "n_sources": lambda name, value: at_least(name, value, 0),

@@ -27,6 +27,7 @@ from .discrepancy import (
 from .dual import dual_value, regularised_advantage, solve_dual
 from .entropic import SinkhornProblem, SinkhornSolution, kl_problem, solve_sinkhorn
 from .improvement import improvement_bound, surrogate
+from .nearby import Nearby
 from .priced import multiplier_of_step, solve_at
 from .problems import (
     DualProblem,
@@ -50,6 +51,7 @@ __all__ = [
     "FiniteProblem",
     "LinearProblem",
     "Mahalanobis",
+    "Nearby",
     "Ordinal",
     "PNorm",
     "PolicyUpdate",

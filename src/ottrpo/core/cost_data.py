@@ -24,6 +24,7 @@ from .costs import (
     Summed,
     TableCost,
 )
+from .nearby import Nearby
 
 COST_KINDS: dict[str, type[Cost]] = {
     "binary": Binary,
@@ -34,6 +35,7 @@ COST_KINDS: dict[str, type[Cost]] = {
     "table": TableCost,
     "scaled": Scaled,
     "summed": Summed,
+    "nearby": Nearby,
 }
 
 
@@ -109,7 +111,7 @@ def _build(kind: str, settings: dict[str, Any]) -> Cost:
 def _parsed(name: str, value: Any) -> Any:
     if name in ("cost", "first", "second"):
         return cost_from_data(value)
-    if name in ("p", "power", "factor"):
+    if name in ("p", "power", "factor", "place", "width"):
         try:
             return float(value)
         except (TypeError, ValueError) as error:

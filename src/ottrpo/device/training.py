@@ -10,6 +10,7 @@ import numpy as np
 
 from ottrpo.agents.base import DeepAgent
 from ottrpo.agents.ottrpo import OTTRPO
+from ottrpo.agents.policies import density_of
 from ottrpo.collect.device import DeviceTraining, Loop
 from ottrpo.core.checks import require, require_one_of, require_whole
 from ottrpo.engine.algorithms.base import Algorithm
@@ -161,8 +162,9 @@ def agent_for(
         "advantage 'mixed' keeps rollouts of the host; on the device use 'gae' or 'network'",
     )
     made: Any = kind
+    usual = "network" if density_of(settings.get("policy_kwargs")) else "gae"
     if "advantage" in kind.settings_type.names():
-        settings = {**settings, "advantage": settings.get("advantage") or "gae"}
+        settings = {**settings, "advantage": settings.get("advantage") or usual}
     agent: DeepAgent = made("MlpPolicy", None, _init_setup_model=False, **settings)
     agent.observation_space = environment.observation_space
     agent.action_space = environment.action_space

@@ -15,6 +15,7 @@ import numpy as np
 
 from . import arrays
 from .arrays import Generator, namespace, put
+from .densities import RichActions
 from .networks import (
     ACTIVATIONS,
     SDE_VARIANCE_FLOOR,
@@ -144,15 +145,28 @@ class Actor(Protocol):
         """What was drawn, and the distributions it was drawn from, [steps, environments, ...]."""
 
 
-class GaussianActor:
+class InBox:
+    """An actor in a box."""
+
+    def __init__(self, actions: BoxActions, rows: int) -> None:
+        self._to_world = None if actions.is_unit else actions.to_world
+        self._shape, self._wide = (rows, *actions.shape), actions.wide
+
+    def _taken(self, bounded: Array) -> Array:
+        """Actions in [-1, 1] as the environment wants them."""
+        if self._to_world is not None:
+            bounded = self._to_world(bounded)
+        return (bounded.astype(np.float64) if self._wide else bounded).reshape(self._shape)
+
+
+class GaussianActor(InBox):
     """Draws a = m(s) + σ(s) z; with gSDE the noise is a linear function of the features."""
 
     def __init__(
         self, policy: Policy, eyes: Eyes, actions: BoxActions, rows: int, noise: "Noise | None"
     ) -> None:
+        super().__init__(actions, rows)
         self._forward = forward_for(policy.body, policy.head, eyes, rows)
-        self._to_world = None if actions.is_unit else actions.to_world
-        self._shape, self._wide = (rows, *actions.shape), actions.wide
         self._squash = actions.squash
         log_std = np.asarray(policy.log_std)
         steps = 1 if noise is None else noise.steps
@@ -183,11 +197,7 @@ class GaussianActor:
             self._draw(t, self._forward(flat, images, self._mean[t]), clipped)
         if self._squash:
             clipped = np.tanh(self._action[t])
-        if self._to_world is not None:
-            clipped = self._to_world(clipped)
-        if self._wide:
-            clipped = clipped.astype(np.float64)
-        return clipped.reshape(self._shape)
+        return self._taken(clipped)
 
     def _draw(self, t: int, latent: Array, clipped: Array) -> None:
         if self._variance is None:
@@ -200,6 +210,30 @@ class GaussianActor:
     def record(self) -> dict[str, Array]:
         """Actions before clipping, means and standard deviations [t, n, d]."""
         return {"action": self._action, "mean": self._mean, "std": self._std}
+
+
+class RichActor(InBox):
+    """Draws what a density makes of noise; without any, what it makes of zeros."""
+
+    def __init__(self, policy: Policy, eyes: Eyes, actions: RichActions, rows: int, noise: Any):
+        super().__init__(actions, rows)
+        self._forward = forward_for(policy.body, policy.head, eyes, rows)
+        density = self._density = actions.density
+        self._noise = np.zeros((1, rows, density.noises)) if noise is None else noise.values
+        self._head = np.empty((len(self._noise), rows, len(density.first)), np.float32)
+        self._action = np.empty((*self._head.shape[:2], actions.size), np.float32)
+
+    def act(
+        self, t: int, flat: Array, images: tuple[Array, ...] = (), mask: Array | None = None
+    ) -> Array:
+        """Sampled actions, kept inside the box."""
+        self._forward(flat, images, self._head[t])
+        self._action[t] = self._density.push(self._head[t], self._noise[t])
+        return self._taken(np.clip(self._action[t], -1.0, 1.0))
+
+    def record(self) -> dict[str, Array]:
+        """Actions before clipping [t, n, d], and the head's numbers [t, n, o]."""
+        return {"action": self._action, "head": self._head}
 
 
 class FiniteActor:
@@ -255,8 +289,10 @@ def actor_for(
     noise: "Noise | None",
     *,
     masked: bool = False,
-) -> GaussianActor | FiniteActor:
+) -> GaussianActor | RichActor | FiniteActor:
     """The host's actor for ``rows`` environments; the policy's mode, a step, without noise."""
+    if isinstance(actions, RichActions):
+        return RichActor(policy, eyes, actions, rows, noise)
     if isinstance(actions, BoxActions):
         return GaussianActor(policy, eyes, actions, rows, noise)
     return FiniteActor(policy, eyes, actions, rows, noise, masked=masked)
@@ -281,15 +317,19 @@ def act(
         label = (logits + noise).argmax(-1)
         record = {"label": label, "logits": logits} | ({} if mask is None else {"mask": mask})
         return actions.to_world(label), record
-    mean, std = policy.gaussian(flat, images)
-    if noise.ndim == 2:
-        action = mean + std * noise
+    if isinstance(actions, RichActions):
+        record = {"head": policy.raw(flat, images)}
+        action = actions.density.push(record["head"], noise)
     else:
-        scaled = noise * sde_deviation(jnp.asarray(policy.log_std), expln=policy.expln)
-        action = mean + jnp.einsum("nl,nld->nd", policy.body(flat, images), scaled)
+        record = dict(zip(("mean", "std"), policy.gaussian(flat, images), strict=True))
+        if noise.ndim == 3:
+            noise = noise * sde_deviation(jnp.asarray(policy.log_std), expln=policy.expln)
+            action = record["mean"] + jnp.einsum("nl,nld->nd", policy.body(flat, images), noise)
+        else:
+            action = record["mean"] + record["std"] * noise
     bounded = jnp.tanh(action) if actions.squash else jnp.clip(action, -1.0, 1.0)
     world = actions.to_world(bounded).reshape(len(flat), *actions.shape)
-    return world, {"action": action, "mean": mean, "std": std}
+    return world, record | {"action": action}
 
 
 class Noise(NamedTuple):
@@ -328,7 +368,10 @@ def draw_noise(
         every = sde_sample_freq if sde_sample_freq > 0 else steps
         shape = (-(-steps // every), rows, *policy.log_std.shape)
         return Noise(rng.standard_normal(shape, dtype=np.float32), steps, every)
-    return Noise(coloured_noise((steps, rows, actions.size), noise_color, rng), steps)
+    noise = coloured_noise((steps, rows, actions.size), noise_color, rng)
+    if isinstance(actions, RichActions):
+        noise = actions.density.noise(noise, rng)
+    return Noise(noise, steps)
 
 
 def coloured_noise(shape: tuple[int, ...], color: Array, rng: Generator) -> Array:

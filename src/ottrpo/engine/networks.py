@@ -65,6 +65,7 @@ class Architecture:
         use_expln: its σ grows like a logarithm above 1, as SB3's does when told so.
         features_dim: size of the code of each image.
         scale_images: pixels are bytes, to be divided by 255.
+        first: what the policy's head says before anything was learnt; empty for zeros.
     """
 
     inputs: int
@@ -79,6 +80,7 @@ class Architecture:
     use_expln: bool = False
     features_dim: int = 256
     scale_images: bool = True
+    first: tuple[float, ...] = ()
 
     @property
     def weights(self) -> int:
@@ -203,7 +205,7 @@ class Body(eqx.Module):
 
 
 class Policy(eqx.Module):
-    """The policy network: a Gaussian's mean and standard deviation, or logits."""
+    """The policy network: a Gaussian's mean and standard deviation, logits, or other numbers."""
 
     body: Body
     head: Linear
@@ -215,6 +217,9 @@ class Policy(eqx.Module):
         ortho = architecture.ortho_init
         self.body = Body(architecture, architecture.policy_layers, rng)
         self.head = Linear(latent, architecture.outputs, rng, gain=0.01, ortho=ortho)
+        if architecture.first:
+            first = jnp.asarray(np.array(architecture.first, np.float32))
+            self.head = eqx.tree_at(lambda head: head.bias, self.head, first)
         self.log_std = _initial_log_std(architecture, latent)
         self.expln = architecture.use_expln
 
@@ -233,8 +238,12 @@ class Policy(eqx.Module):
 
     def logits(self, flat: Array, images: tuple[Array, ...], choices: int) -> Array:
         """Unnormalised log-probabilities [r, f, k] of each factor's choices."""
-        x = self.head(self.body(flat, images))
+        x = self.raw(flat, images)
         return x.reshape(len(x), -1, choices)
+
+    def raw(self, flat: Array, images: tuple[Array, ...]) -> Array:
+        """The head's numbers [r, o], for a density to read."""
+        return self.head(self.body(flat, images))
 
 
 def sde_deviation(log_std: Array, *, expln: bool) -> Array:

@@ -1,7 +1,7 @@
 """Small problems with known answers, for tests, examples and a first try.
 
-Importing this module registers ``ottrpo/Reach-v0``, ``ottrpo/Match-v0`` and ``ottrpo/Graze-v0``
-with Gymnasium.
+Importing this module registers ``ottrpo/Reach-v0``, ``ottrpo/Fragile-v0``, ``ottrpo/Match-v0`` and
+``ottrpo/Graze-v0`` with Gymnasium.
 """
 
 from abc import abstractmethod
@@ -55,6 +55,22 @@ class Reach(Toy):
     def _draw(self) -> Any:
         self._shown = self.np_random.uniform(-1.0, 1.0, self.observation_space.shape)
         return self._shown.astype(np.float32)
+
+
+class Fragile(Reach):
+    """`Reach` by two joints, of which the first is fragile: beyond 0.8 it strains, and pays 10.
+
+    The best policy, a = s/2, never strains it, and has a return of 16. What training costs is
+    another matter: with σ above 0.3 draws strain it now and then.
+    """
+
+    STRAIN, LIMIT = 10.0, 0.8
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Score the action, and what it strains."""
+        seen, reward, ended, cut, told = super().step(action)
+        strained = abs(float(np.asarray(action)[0])) > self.LIMIT
+        return seen, reward - self.STRAIN * strained, ended, cut, told
 
 
 class Match(Toy):
@@ -163,6 +179,6 @@ class Graze(gym.Env[Any, Any]):
         return np.zeros(1, np.float32), reward, False, self._steps >= self.STEPS, {}
 
 
-for _name, _class in (("Reach", Reach), ("Match", Match), ("Graze", Graze)):
+for _name in ("Reach", "Fragile", "Match", "Graze"):
     if f"ottrpo/{_name}-v0" not in gym.registry:
         gym.register(id=f"ottrpo/{_name}-v0", entry_point=f"{__name__}:{_name}")

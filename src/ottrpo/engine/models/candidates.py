@@ -106,6 +106,19 @@ class CandidatesModel(GaussianModel):
             )
         return candidates_plan(problem, candidate_rkd, noise_sjd, state, self.options.shrink)
 
+    def among(self, given: Given, source: Array, candidate: Array, noise: Array) -> Plan:
+        """The plan of sources [s, j, d] that may stay or go to a candidate [s, k, d]."""
+        batch, network = given.batch, given.network
+        if network is None:
+            raise TypeError("model 'candidates' needs a learned advantage")
+        xp, sources = namespace(source), source.shape[1]
+        asked = xp.concatenate([source, candidate], axis=1)
+        gain = network.gain(batch.flat, batch.images, asked)
+        stay = source.reshape(-1, 1, self.size), gain[:, :sources].reshape(-1, 1)
+        move = (xp.repeat(array, sources, axis=0) for array in (candidate, gain[:, sources:]))
+        offered, gain = (xp.concatenate(both, axis=1) for both in zip(stay, move, strict=True))
+        return self.towards(given, gain, offered, noise)
+
 
 class PairModel(CandidatesModel):
     """A model with two candidates in every state."""
@@ -182,20 +195,9 @@ class Candidates(CandidatesModel):
 
     def plan(self, given: Given) -> Plan:
         """N + 1 candidates for every source: itself first."""
-        batch, network, draws = given.batch, given.network, given.draws
-        if network is None:
-            raise TypeError("model 'candidates' needs a learned advantage")
         mean, std = given.batch.recorded("mean", "std")
-        xp = namespace(mean)
-        sources = draws.source.shape[1]
-        source = mean[:, None] + std[:, None] * draws.source
-        candidate = mean[:, None] + std[:, None] * draws.candidate
-        asked = xp.concatenate([source, candidate], axis=1)
-        gain = network.gain(batch.flat, batch.images, asked)
-        stay = source.reshape(-1, 1, self.size), gain[:, :sources].reshape(-1, 1)
-        move = (xp.repeat(array, sources, axis=0) for array in (candidate, gain[:, sources:]))
-        offered, gain = (xp.concatenate(both, axis=1) for both in zip(stay, move, strict=True))
-        return self.towards(given, gain, offered, draws.source)
+        source, candidate = (mean[:, None] + std[:, None] * noise for noise in given.draws)
+        return self.among(given, source, candidate, given.draws.source)
 
 
 def candidates_plan(
