@@ -21,11 +21,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # The packages of a stage as constraints.txt has them, and no file with another hash than it lists.
 HASHED = awk -v stage=$(1) '/^\# for / { on = index($$0 " ", " " stage " ") } on' constraints.txt > $(VENV)/$(1).txt \
 	&& $(PIP) install --quiet --require-hashes --no-deps --requirement $(VENV)/$(1).txt
-# A stage, and the project itself without asking any index. Where torch is not the CPU build it lacks
-# CUDA's libraries then; anything else that is missing or does not fit is told.
-INSTALL = $(HASHED) && $(PIP) install --quiet --no-deps --no-build-isolation --editable . \
-	&& { $(PIP) check > $(VENV)/check.txt \
-	|| if grep -q '^torch .* requires cuda' $(VENV)/check.txt; then $(call HASHED,cuda); else cat $(VENV)/check.txt; fi; }
+# Torch's CPU build, or, if no index has it, the other with CUDA's libraries.
+TORCH = $(call HASHED,cpu) 2> $(VENV)/cpu.log || if grep 'No matching distribution' $(VENV)/cpu.log; \
+	then $(call HASHED,cuda); else cat $(VENV)/cpu.log >&2; false; fi
+# The project itself, without asking any index; what is missing or does not fit is told.
+PROJECT = $(PIP) install --quiet --no-deps --no-build-isolation --editable . \
+	&& { $(PIP) check > $(VENV)/check.txt || cat $(VENV)/check.txt; }
 # One thread per process: two made training slower, and test processes would fight for cores.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
@@ -54,22 +55,29 @@ $(BIN)/python:
 
 $(CORE): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV) (a minute the first time)"
-	@$(call INSTALL,core)
+	@$(call HASHED,core)
+	@$(PROJECT)
 	@touch $@
 
 $(DEEP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing the deep agents into $(VENV) (some minutes the first time)"
-	@$(call INSTALL,deep)
+	@$(call HASHED,deep)
+	@$(TORCH)
+	@$(PROJECT)
 	@touch $(CORE) $@
 
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing everything into $(VENV) (some minutes the first time)"
-	@$(call INSTALL,test)
+	@$(call HASHED,test)
+	@$(TORCH)
+	@$(PROJECT)
 	@touch $(CORE) $(DEEP) $@
 
 $(DOCS): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing what the site needs into $(VENV) (some minutes the first time)"
-	@$(call INSTALL,docs)
+	@$(call HASHED,docs)
+	@$(TORCH)
+	@$(PROJECT)
 	@touch $(CORE) $(DEEP) $@
 
 train: $(NEEDED)

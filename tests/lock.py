@@ -2,10 +2,9 @@
 
     make lock
 
-Versions stay as they are in the file, so change them there first, and what is newly needed comes in its
-newest version. The hashes are those of all files, of any platform, that the indexes know with which
-pip is configured: also of the CPU build of torch, if it is at hand. What the other build of torch needs
-(`cuda`) is what stands there already.
+Versions stay as they are in the file, so change them there first; what is newly needed comes in its
+newest version. The hashes are those of all files, of any platform, that the indexes list with which pip
+is configured. Of torch there are two builds: what stands for `cpu` and `cuda` is kept, with new hashes.
 """
 
 import hashlib
@@ -22,18 +21,21 @@ LOCK = ROOT / "constraints.txt"
 STAGES = {"core": ".", "deep": ".[deep]", "docs": ".[docs]", "test": ".[test,dev]"}
 BUILDS = ("setuptools",)  # what the project itself is installed with
 TOO_OLD = re.compile(r"-(cp2\d|cp3\d|cp310|pp\d+)-(?!abi3)")  # wheels of Pythons before 3.11
+TORCH = ("cpu", "cuda")  # either, where torch is needed
 HEADER = """\
 # The exact versions that results are made with (Python 3.11, Linux), by the stages of the set-up that
-# need them, and the SHA-256 of their files on any platform: pip installs no other. `cuda` is what torch
-# needs beside it where it is not the CPU build. Written by `make lock`; pyproject.toml holds the wide bounds.
+# need them, and the SHA-256 of their files on any platform: pip installs no other. Where torch is needed
+# it is that of `cpu`, or, where no index has it, that of `cuda`. Written by `make lock`; pyproject.toml
+# holds the wide bounds.
 """
+LINUX = ' ; sys_platform == "linux"'
 
 
 class Pin(NamedTuple):
     name: str
     version: str
     stages: tuple[str, ...]
-    hashes: tuple[str, ...]
+    hashes: tuple[str, ...] = ()
 
 
 def plain(name):
@@ -42,16 +44,16 @@ def plain(name):
 
 
 def read(text):
-    """The pins of a lock file, by their names."""
-    pins, stages = {}, ()
+    """The pins of a lock file."""
+    pins, stages = [], ()
     for line in text.splitlines():
+        line = line.removesuffix(" \\").removesuffix(LINUX)
         if line.startswith("# for "):
             stages = tuple(line.split()[2:])
-        elif pinned := re.fullmatch(r"([\w.-]+)==([\w.]+)(?: \\)?", line):
-            name = plain(pinned[1])
-            pins[name] = Pin(name, pinned[2], stages, ())
-        elif hashed := re.fullmatch(r"    --hash=sha256:([0-9a-f]{64})(?: \\)?", line):
-            pins[name] = pins[name]._replace(hashes=(*pins[name].hashes, hashed[1]))
+        elif pinned := re.fullmatch(r"([\w.-]+)==([\w.+]+)", line):
+            pins.append(Pin(plain(pinned[1]), pinned[2], stages))
+        elif hashed := re.fullmatch(r"    --hash=sha256:([0-9a-f]{64})", line):
+            pins[-1] = pins[-1]._replace(hashes=(*pins[-1].hashes, hashed[1]))
         elif line and not line.startswith("# "):
             raise ValueError(f"neither a pin nor a hash: {line}")
     return pins
@@ -63,7 +65,9 @@ def written(pins):
     for stages in sorted({pin.stages for pin in pins}, key=lambda stages: (-len(stages), stages)):
         text += f"\n# for {' '.join(stages)}\n"
         for pin in sorted(pin for pin in pins if pin.stages == stages):
-            text += " \\\n    --hash=sha256:".join((f"{pin.name}=={pin.version}", *pin.hashes)) + "\n"
+            where = LINUX if stages == ("cuda",) and pin.name != "torch" else ""
+            lines = (f"{pin.name}=={pin.version}{where}", *pin.hashes)
+            text += " \\\n    --hash=sha256:".join(lines) + "\n"
     return text
 
 
@@ -71,14 +75,12 @@ def resolved(project, pins):
     """The versions that pip would install for a stage."""
     with tempfile.TemporaryDirectory() as folder:
         versions, report = Path(folder) / "versions.txt", Path(folder) / "report.json"
-        versions.write_text("".join(f"{pin.name}=={pin.version}\n" for pin in pins.values()))
+        versions.write_text("".join(f"{pin.name}=={pin.version}\n" for pin in pins))
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
         pip += ["--report", str(report), "--constraint", str(versions), *BUILDS, project]
         subprocess.run(pip, check=True, cwd=ROOT)
         found = json.loads(report.read_text())["install"]
-    versions = {plain(one["metadata"]["name"]): one["metadata"]["version"] for one in found}
-    del versions["ottrpo"]
-    return {name: version.partition("+")[0] for name, version in versions.items()}
+    return {plain(one["metadata"]["name"]): one["metadata"]["version"] for one in found}
 
 
 def listed(names):
@@ -118,7 +120,7 @@ def hashes(links, version):
     found = set()
     for link in links:
         of_file = version_of(link.filename)
-        if of_file is None or of_file.public != version or TOO_OLD.search(link.filename):
+        if str(of_file) != version or TOO_OLD.search(link.filename):
             continue
         if link.is_file:
             found.add(hashlib.sha256(Path(link.file_path).read_bytes()).hexdigest())
@@ -130,17 +132,18 @@ def hashes(links, version):
 def main():
     """Ask pip what is needed and which files there are, and write it down."""
     old = read(LOCK.read_text())
-    versions = {pin.name: pin.version for pin in old.values() if pin.stages == ("cuda",)}
-    stages = {name: ["cuda"] for name in versions}
+    pins = [pin for pin in old if pin.stages[0] in TORCH]
+    apart = {"ottrpo", *(pin.name for pin in pins)}
+    versions, stages = {}, {}
     for stage, project in STAGES.items():
-        needed = resolved(project, old)
-        for name in needed:
+        needed = resolved(project, [pin for pin in old if pin.stages != ("cpu",)])
+        for name in needed.keys() - apart:
+            versions[name] = needed[name]
             stages.setdefault(name, []).append(stage)
-        versions |= needed
-    pins = [
-        Pin(name, versions[name], tuple(stages[name]), hashes(links, versions[name]))
-        for name, links in listed(sorted(versions))
-    ]
+    pins += [Pin(name, versions[name], tuple(stages[name])) for name in versions]
+    links = dict(listed(sorted({pin.name for pin in pins})))
+    # where no index has the CPU build, its hashes stay
+    pins = [pin._replace(hashes=hashes(links[pin.name], pin.version) or pin.hashes) for pin in pins]
     if bare := [pin.name for pin in pins if not pin.hashes]:
         raise SystemExit(f"no file found of {', '.join(bare)}")
     LOCK.write_text(written(pins))
