@@ -1,10 +1,11 @@
-"""Writes constraints.txt anew: what every stage of the set-up installs, and the hashes of its files.
+"""Writes constraints.txt anew: what each stage of the set-up installs, and the hashes of its files.
 
     make lock
 
 Versions stay as they are in the file, so change them there first; what is newly needed comes in its
-newest version. The hashes are those of all files, of any platform, that the indexes list with which pip
-is configured. Of torch there are two builds: what stands for `cpu` and `cuda` is kept, with new hashes.
+newest version. The hashes are those of all files, of any platform, that the indexes list with which
+pip is configured. Of torch there are two builds: what stands for `cpu` and `cuda` is kept, with new
+hashes.
 """
 
 import hashlib
@@ -23,10 +24,10 @@ BUILDS = ("setuptools",)  # what the project itself is installed with
 TOO_OLD = re.compile(r"-(cp2\d|cp3\d|cp310|pp\d+)-(?!abi3)")  # wheels of Pythons before 3.11
 TORCH = ("cpu", "cuda")  # either, where torch is needed
 HEADER = """\
-# The exact versions that results are made with (Python 3.11, Linux), by the stages of the set-up that
-# need them, and the SHA-256 of their files on any platform: pip installs no other. Where torch is needed
-# it is that of `cpu`, or, where no index has it, that of `cuda`. Written by `make lock`; pyproject.toml
-# holds the wide bounds.
+# The exact versions that results are made with (Python 3.11, Linux), by the stages of the set-up
+# that need them, and the SHA-256 of their files on any platform: pip installs no other. Where torch
+# is needed it is that of `cpu`, or, if no index has it, that of `cuda` with its libraries. Written by
+# `make lock`; pyproject.toml holds the wide bounds.
 """
 LINUX = ' ; sys_platform == "linux"'
 
@@ -71,11 +72,20 @@ def written(pins):
     return text
 
 
-def resolved(project, pins):
+def write_versions(path):
+    """The versions alone, as pip's `--constraint` wants them where hashes can't be asked for.
+
+    Hashes there would be demanded of everything that is installed, of a wheel of the project too.
+    """
+    pins = [pin for pin in read(LOCK.read_text()) if pin.stages != ("cpu",)]
+    path.write_text("".join(f"{pin.name}=={pin.version}\n" for pin in pins))
+
+
+def resolved(project):
     """The versions that pip would install for a stage."""
     with tempfile.TemporaryDirectory() as folder:
         versions, report = Path(folder) / "versions.txt", Path(folder) / "report.json"
-        versions.write_text("".join(f"{pin.name}=={pin.version}\n" for pin in pins))
+        write_versions(versions)
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
         pip += ["--report", str(report), "--constraint", str(versions), *BUILDS, project]
         subprocess.run(pip, check=True, cwd=ROOT)
@@ -131,12 +141,11 @@ def hashes(links, version):
 
 def main():
     """Ask pip what is needed and which files there are, and write it down."""
-    old = read(LOCK.read_text())
-    pins = [pin for pin in old if pin.stages[0] in TORCH]
+    pins = [pin for pin in read(LOCK.read_text()) if pin.stages[0] in TORCH]
     apart = {"ottrpo", *(pin.name for pin in pins)}
     versions, stages = {}, {}
     for stage, project in STAGES.items():
-        needed = resolved(project, [pin for pin in old if pin.stages != ("cpu",)])
+        needed = resolved(project)
         for name in needed.keys() - apart:
             versions[name] = needed[name]
             stages.setdefault(name, []).append(stage)
