@@ -26,8 +26,8 @@ TORCH = ("cpu", "cuda")  # either, where torch is needed
 HEADER = """\
 # The exact versions that results are made with (Python 3.11, Linux), by the stages of the set-up
 # that need them, and the SHA-256 of their files on any platform: pip installs no other. Where torch
-# is needed it is that of `cpu`, or, if no index has it, that of `cuda` with its libraries. Written by
-# `make lock`; pyproject.toml holds the wide bounds.
+# is needed it is that of `cpu`, or, if no index has it, that of `cuda` with its libraries.
+# Written by `make lock`; pyproject.toml holds the wide bounds.
 """
 LINUX = ' ; sys_platform == "linux"'
 
