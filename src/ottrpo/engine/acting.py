@@ -152,7 +152,7 @@ class GaussianActor:
     ) -> None:
         self._forward = forward_for(policy.body, policy.head, eyes, rows)
         self._to_world = None if actions.is_unit else actions.to_world
-        self._shape, self._wide = (rows, *actions.shape), actions.wide
+        self._shape, self._typed = (rows, *actions.shape), actions.typed
         self._squash = actions.squash
         log_std = np.asarray(policy.log_std)
         steps = 1 if noise is None else noise.steps
@@ -185,9 +185,7 @@ class GaussianActor:
             clipped = np.tanh(self._action[t])
         if self._to_world is not None:
             clipped = self._to_world(clipped)
-        if self._wide:
-            clipped = clipped.astype(np.float64)
-        return clipped.reshape(self._shape)
+        return self._typed(clipped).reshape(self._shape)
 
     def _draw(self, t: int, latent: Array, clipped: Array) -> None:
         if self._variance is None:
