@@ -175,7 +175,7 @@ class BoxActions:
     low: NDArray[np.float32]
     high: NDArray[np.float32]
     shape: tuple[int, ...]
-    dtype: np.dtype[Any] = np.dtype(np.float32)  # the environment's
+    dtype: str = "float32"  # the environment's
     squash: bool = False
 
     @property
@@ -195,7 +195,7 @@ class BoxActions:
 
     def typed(self, action: NDArray[Any]) -> NDArray[Any]:
         """Actions in the environment's type: in a box of whole numbers, the nearest ones."""
-        nearest = np.rint(action) if self.dtype.kind in "iu" else action
+        nearest = np.rint(action) if "int" in self.dtype else action
         return nearest.astype(self.dtype, copy=False)
 
 
@@ -321,7 +321,7 @@ def _box(space: spaces.Box) -> BoxActions:
             f"the action box must be bounded, got {space}; say which actions are worth trying: "
             "gymnasium.wrappers.TransformAction(env, lambda action: action, Box(low, high))"
         )
-    return BoxActions(low, high, space.shape, np.dtype(space.dtype))
+    return BoxActions(low, high, space.shape, str(space.dtype))
 
 
 def _inside(bound: Any, towards: float) -> NDArray[np.float32]:
