@@ -3,6 +3,7 @@
 #   make train ENV=Taxi-v4 STEPS=1000000
 #   make test                       make check, then the tests
 #   make check                      formatting, lint, types, import directions, no code from files
+#   make lock                       constraints.txt anew: what is installed, and the hashes of its files
 #   make results                    the tables of README.md and results/RESULTS.md, made from results/
 #   make docs                       the documentation site, in docs/_build/html
 #   make wheel-check                the wheel in a clean environment: it trains, reports, and says what it lacks
@@ -16,7 +17,16 @@ CORE := $(VENV)/.core
 DEEP := $(VENV)/.deep
 DOCS := $(VENV)/.docs
 INSTALLED := $(VENV)/.installed
-INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# The packages of a stage as constraints.txt has them, and no file with another hash than it lists.
+HASHED = awk -v stage=$(1) '/^\# for / { on = index($$0 " ", " " stage " ") } on' constraints.txt > $(VENV)/$(1).txt \
+	&& $(PIP) install --quiet --require-hashes --no-deps --requirement $(VENV)/$(1).txt
+# Torch's CPU build, or, if no index has it, the other with CUDA's libraries.
+TORCH = $(call HASHED,cpu) 2> $(VENV)/cpu.log || if grep 'No matching distribution' $(VENV)/cpu.log; \
+	then $(call HASHED,cuda); else cat $(VENV)/cpu.log >&2; false; fi
+# The project itself, without asking any index; what is missing or does not fit is told.
+PROJECT = $(PIP) install --quiet --no-deps --no-build-isolation --editable . \
+	&& { $(PIP) check > $(VENV)/check.txt || cat $(VENV)/check.txt; }
 # One thread per process: two made training slower, and test processes would fight for cores.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
@@ -34,7 +44,7 @@ PYTHONS ?= $(foreach minor,11 12 13 14,$(shell command -v python3.$(minor)))
 PYTEST_ARGS ?= -n 2
 
 .DELETE_ON_ERROR:
-.PHONY: setup train test check format results slow docs wheel-check matrix clean
+.PHONY: setup lock train test check format results slow docs wheel-check matrix clean
 
 setup: $(INSTALLED)
 
@@ -45,22 +55,29 @@ $(BIN)/python:
 
 $(CORE): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV) (a minute the first time)"
-	@$(INSTALL) .
+	@$(call HASHED,core)
+	@$(PROJECT)
 	@touch $@
 
 $(DEEP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing the deep agents into $(VENV) (some minutes the first time)"
-	@$(INSTALL) '.[deep]'
+	@$(call HASHED,deep)
+	@$(TORCH)
+	@$(PROJECT)
 	@touch $(CORE) $@
 
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing everything into $(VENV) (some minutes the first time)"
-	@$(INSTALL) '.[test,dev]'
+	@$(call HASHED,test)
+	@$(TORCH)
+	@$(PROJECT)
 	@touch $(CORE) $(DEEP) $@
 
 $(DOCS): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing what the site needs into $(VENV) (some minutes the first time)"
-	@$(INSTALL) '.[docs]'
+	@$(call HASHED,docs)
+	@$(TORCH)
+	@$(PROJECT)
 	@touch $(CORE) $(DEEP) $@
 
 train: $(NEEDED)
@@ -84,6 +101,9 @@ slow: $(INSTALLED)
 format: $(INSTALLED)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+lock: $(INSTALLED)
+	$(BIN)/python -m tests.lock
 
 results: $(INSTALLED)
 	$(BIN)/python -m ottrpo.reports.readme

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import ottrpo
+from tests.lock import write_versions
 
 ROOT = Path(__file__).parent.parent
 HEAVY = ("numpy", "scipy", "jax", "torch", "numba", "gymnasium", "matplotlib", "tyro", "rich")
@@ -55,13 +56,6 @@ def test_an_unknown_name_is_refused_with_what_there_is():
         ottrpo.Ottrpo  # noqa: B018
 
 
-def test_constraints_are_exact_and_name_no_place():
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
-    pins = [line for line in lines if line and not line.startswith("#")]
-    assert all(pin.count("==") == 1 and "/" not in pin and "+" not in pin for pin in pins)
-    assert "torch==2.13.0" in pins
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """A wheel, and a clean environment of the Python that WHEEL_PYTHON names."""
@@ -91,8 +85,10 @@ def install(wheel, extras=""):
     binaries = wheel.parent.parent / "venv" / "bin"
     # the exact versions are those of one Python; others take what there is, and CPU torch as there
     pinned = run(wheel.parent, str(binaries / "python"), "-c", "import sys; print(sys.version)")
-    pins = ROOT / "constraints.txt" if pinned.startswith("3.11") else wheel.parent / "torch.txt"
-    (wheel.parent / "torch.txt").write_text("torch==2.13.0\n")
+    pins = wheel.parent / "versions.txt"
+    pins.write_text("torch==2.13.0\n")
+    if pinned.startswith("3.11"):
+        write_versions(pins)
     pip = [str(binaries / "python"), "-m", "pip", "install", "--quiet", "-c", str(pins)]
     run(wheel.parent, *pip, f"{wheel}{extras}")
     return str(binaries / "ottrpo")

@@ -33,6 +33,15 @@ def test_what_a_terminal_would_obey_is_shown(capsys):
     assert r"\x1b[31mred\x1b[2J\x1b]0;title\x07\x9b1m\u202eesrever" in capsys.readouterr().err
 
 
+def test_what_an_error_quotes_does_not_flood_the_terminal(capsys):
+    say(f"in.toml: {'k' * 1_000_000}; known: steps\nshort", error=True)
+    first, second, _ = capsys.readouterr().err.split("\n")
+    assert len(first) < 2_100
+    assert first.startswith("in.toml: kkk")
+    assert first.endswith("k; known: steps")
+    assert second == "short"
+
+
 def test_tables_keep_their_shape():
     console = screen(file=io.StringIO(), width=100)
     table = Table("name", "number")

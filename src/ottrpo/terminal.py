@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
+LONGEST = 2000  # characters of an error's line: its beginning and its end
 BOUNDLESS = 400  # a plain file has no width of its own
 _COMMANDS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -31,8 +32,14 @@ def shown(text: str) -> str:
 
 
 def say(text: str, *, error: bool = False) -> None:
-    """Print a line, or several."""
+    """Print a line, or several; what an error quotes of a file floods nobody."""
+    if error:
+        text = "\n".join(_in_brief(line) for line in text.split("\n"))
     print(shown(text), file=sys.stderr if error else sys.stdout)
+
+
+def _in_brief(line: str) -> str:
+    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
 
 
 @contextmanager

@@ -294,3 +294,45 @@ def test_forbidden_actions_have_no_probability():
     _, log_prob, entropy = agent.policy.evaluate_actions(seen, [[1, 0]], mask)
     assert log_prob < -1e8
     assert 0 < entropy <= np.log(2) + 1e-6
+
+
+class Mover(BaseCallback):
+    """Sets other environments at some moment, once."""
+
+    def __init__(self, moment, count):
+        super().__init__()
+        self.moment, self.count, self.told = moment, count, []
+
+    def _at(self, moment):
+        if moment == self.moment:
+            self.moment = None
+            self.model.set_env(make_vec_env(lambda: Drawn("float32"), self.count, seed=1))
+
+    def _on_rollout_start(self):
+        self._at("start")
+
+    def _on_step(self):
+        self.told.append(self.locals["env"].num_envs)
+        self._at("step")
+        return True
+
+    def _on_rollout_end(self):
+        self._at("end")
+
+
+@pytest.mark.parametrize("advantage", ["gae", "mixed"])
+@pytest.mark.parametrize(("moment", "count"), [("start", 2), ("start", 1), ("end", 1)])
+def test_a_callback_may_set_other_environments_between_rollouts(moment, count, advantage):
+    agent, mover = agent_for(OTTRPO, advantage=advantage), Mover(moment, count)
+    agent.learn(128, callback=mover)
+    assert mover.moment is None
+    assert agent.num_timesteps == 128
+    assert mover.told[-1] == agent.n_envs == count
+
+
+@pytest.mark.parametrize(("moment", "count"), [("step", 1), ("step", 2), ("end", 2)])
+def test_but_not_within_one(moment, count):
+    agent = agent_for(OTTRPO)
+    with pytest.raises(ValueError, match="other environments than those of the rollout"):
+        agent.learn(128, callback=Mover(moment, count))
+    assert agent.learn(64).n_envs == count

@@ -16,6 +16,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo import BGPG, OTTRPO, WNPG
 from ottrpo.agents.sb3 import PPO
+from ottrpo.engine.spaces import actions_of
 
 SMALL = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "seed": 0}
 REACH, MATCH = "ottrpo/Reach-v0", "ottrpo/Match-v0"
@@ -292,9 +293,29 @@ def test_a_label_is_an_array_without_axes(deterministic):
     assert agent.action_space.contains(int(action))
 
 
-def test_a_box_of_doubles_gets_doubles():
-    agent = small(env=Counter())
-    assert agent.learn(16).predict(np.zeros(1))[0].dtype == np.float64
+class Typed(Counter):
+    """Takes only what is in its box, the type included."""
+
+    def __init__(self, dtype):
+        self.action_space = spaces.Box(0, 3, (2,), dtype)
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return super().step(action.astype(np.float64))
+
+
+@pytest.mark.parametrize("more", [{}, {"policy_kwargs": {"bins": 4}}])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int64", "uint8"])
+def test_a_box_gets_what_it_contains(dtype, more):
+    agent = small(env=Typed(np.dtype(dtype)), advantage="gae", **more).learn(16)
+    for deterministic in (False, True):
+        action, _ = agent.predict(np.zeros(1), deterministic=deterministic)
+        assert agent.action_space.contains(action)
+
+
+def test_labels_of_a_box_of_bytes_are_the_nearest():
+    actions = actions_of(spaces.Box(0, 200, (1,), np.uint8), bins=5)
+    assert actions.labels_of(np.array([[0], [60], [190]], np.uint8)).ravel().tolist() == [0, 1, 4]
 
 
 def test_what_reset_returns_is_no_observation():

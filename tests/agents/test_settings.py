@@ -119,6 +119,15 @@ def test_a_setting_that_can_t_change_any_more_is_refused():
     assert built.gamma == "auto"
 
 
+@pytest.mark.parametrize("name", ["ent_coef", "clip_range", "target_kl", "rollout_buffer_class"])
+def test_what_is_not_a_setting_can_t_be_assigned_either(name):
+    """A callback that lowers PPO's ent_coef would believe that it did."""
+    built = agent()
+    with pytest.raises(ValueError, match=f"OTTRPO has no '{name}': "):
+        setattr(built, name, 0.1)
+    assert not hasattr(built, name)
+
+
 def test_sb3_s_spelling_of_the_size_of_features():
     kwargs = {"features_extractor_kwargs": {"features_dim": 16}, "net_arch": None}
     assert agent(policy_kwargs=kwargs).architecture.features_dim == 16

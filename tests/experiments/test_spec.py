@@ -1,3 +1,4 @@
+import time
 from typing import Any, Literal
 
 import pytest
@@ -7,8 +8,12 @@ from ottrpo.experiments.spec import (
     merge,
     parse_overrides,
     read_configuration,
+    read_toml,
     require_types,
 )
+
+MANY = 100_000
+CHAIN = ".".join(["a"] * MANY)
 
 
 def write(folder, **files):
@@ -130,3 +135,48 @@ def test_values_of_the_right_type_pass(settings):
 def test_values_of_the_wrong_type_are_refused(settings, complaint):
     with pytest.raises(ValueError, match=complaint):
         require_types(settings, KINDS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{CHAIN} = 1",
+        f"[{CHAIN}]",
+        f"x = {{{CHAIN} = 1}}",
+        '"=".' * MANY + "a = 1",
+        "',' . " * MANY + "a = 1",
+        f'x = [""" """", {{{CHAIN} = 1}}]',
+        f"x = [''' '''', {{{CHAIN} = 1}}]",
+        f'# "\n{CHAIN} = 1',
+    ],
+)
+def test_a_key_of_very_many_parts_is_refused_at_once(text, tmp_path):
+    (tmp_path / "a.toml").write_text(text)
+    began = time.process_time()
+    with pytest.raises(ValueError, match=r"a.toml is not valid TOML: a key has more than 64 parts"):
+        read_toml(tmp_path / "a.toml", "study")
+    assert time.process_time() - began < 2  # TOML's parser would take minutes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'x = "{CHAIN}"',
+        f"x = '''\n{CHAIN}'''",
+        f"# {CHAIN}\nx = 1",
+        f"x = [{'0.5, ' * 10_000}]",
+        f"{'.'.join('a' * 60)} = 1",
+    ],
+)
+def test_text_may_have_as_many_dots_as_it_likes(text, tmp_path):
+    (tmp_path / "a.toml").write_text(text)
+    assert read_toml(tmp_path / "a.toml", "study")
+
+
+@pytest.mark.parametrize("sign", ['"', "'", '\\"', '"""', "#", ". ", "a ", "a.", " "])
+def test_looking_for_one_is_quick_whatever_the_text(sign, tmp_path):
+    (tmp_path / "a.toml").write_text(f"x = {sign * (900_000 // len(sign))}")
+    began = time.process_time()
+    with pytest.raises(ValueError, match="not valid TOML"):
+        read_toml(tmp_path / "a.toml", "study")
+    assert time.process_time() - began < 5

@@ -33,7 +33,7 @@ from ottrpo.engine.schedules import (
     is_auto,
     value_at,
 )
-from ottrpo.engine.spaces import Encoded, FiniteActions, actions_of, observation_layout
+from ottrpo.engine.spaces import FiniteActions, actions_of, observation_layout
 from ottrpo.engine.state import Normaliser, TrainState
 from ottrpo.engine.update import require_finite_update
 
@@ -42,7 +42,7 @@ from .offering import offer
 from .policies import POLICIES, actions_for, architecture_of, layout_for, weight_decay_of
 from .saving import SavedAgent, streams
 from .settings import DeepSettings
-from .watching import Locals, RolloutView, Watcher, complete_view
+from .watching import Locals, RolloutView, Watcher, complete_view, see_to_observation
 
 # settings that are asked for at every update; for the others the algorithm is built anew
 LIVE = {"learning_rate", "n_steps", "gamma", "gae_lambda", "radius", "noise_color"}
@@ -343,8 +343,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         source, masked = source_of(
             env, self.layout, self.actions, name_of(env), watched=callback is not None
         )
-        if not isinstance(self._last_obs, Encoded):
-            self._last_obs = self.layout.encode(self._last_obs, source.rows)
+        see_to_observation(self)
         steps, policy = self.told.n_steps, self.train_state.networks.policy
         actor = self.actor(steps, source.rows, self.rng, masked=masked, policy=policy)
         watcher = None if callback is None else Watcher(self, callback, actor)

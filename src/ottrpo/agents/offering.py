@@ -4,6 +4,7 @@ from inspect import cleandoc
 from textwrap import indent, wrap
 from typing import Any
 
+from ottrpo.core.checks import Refused
 from ottrpo.core.documented import documentation
 
 WIDTH = 92
@@ -31,6 +32,8 @@ def offer(agent_class: Any) -> None:
     for name in kind.names():
         if name not in _KEPT_BY_SB3:
             setattr(agent_class, name, _attribute(name, told[name]))
+    for name, why in kind.instead.items():
+        setattr(agent_class, name, _absent(f"{agent_class.__name__} has no {name!r}: {why}"))
 
 
 def _entry(name: str, told: str) -> str:
@@ -45,3 +48,15 @@ def _attribute(name: str, told: str) -> property:
         self.tell(name, value)
 
     return property(get, change, doc=told)
+
+
+def _absent(why: str) -> property:
+    """Not there; nobody shall believe that it took what was assigned."""
+
+    def get(self: Any) -> Any:
+        raise AttributeError(why)
+
+    def refuse(self: Any, value: Any) -> None:
+        raise Refused(why)
+
+    return property(get, refuse)

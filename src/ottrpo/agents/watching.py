@@ -161,11 +161,21 @@ def complete_view(agent: Any, rollout: Rollout) -> None:
         view.complete(Later(agent.algorithm.estimate, agent.train_state, rollout, agent._now()))
 
 
+def see_to_observation(agent: Any) -> None:
+    """What was seen last, encoded: of a new episode, if a callback has set other environments."""
+    if agent._last_obs is None:
+        agent._last_obs = agent.env.reset()
+        agent._last_episode_starts = np.ones(agent.n_envs, bool)
+    if not isinstance(agent._last_obs, Encoded):
+        agent._last_obs = agent.layout.encode(agent._last_obs, agent.n_envs)
+
+
 class Watcher:
     """Tells SB3's callbacks about each step, and the agent about the episodes that ended."""
 
     def __init__(self, agent: Any, callback: BaseCallback, actor: Actor) -> None:
         self._agent, self._callback, self._actor = agent, callback, actor
+        self._env, self._rows = agent.env, agent.n_envs
         held: Any = callback.locals
         self._locals = held if isinstance(held, Locals) else Locals(self=agent, env=agent.env)
         self._endings = 0
@@ -188,7 +198,9 @@ class Watcher:
         told["log_probs"] = Later(self._at, recorder, t, "log_probs", -1)
         told["new_obs"] = Later(agent.layout.decode, recorder.at(t + 1))
         self._callback.update_locals(self._locals)  # type: ignore[arg-type]
-        if not self._callback.on_step():
+        goes_on = self._callback.on_step()
+        self._require(agent.env is self._env)
+        if not goes_on:
             agent._last_obs, agent._last_episode_starts = recorder.at(t + 1), recorder.done[t]
             return False
         if ended := recorder.endings[self._endings :]:
@@ -205,6 +217,15 @@ class Watcher:
         """The rollout is: tell the callback."""
         self._callback.update_locals(self._locals)  # type: ignore[arg-type]
         self._callback.on_rollout_end()
+        self._require(self._agent.n_envs == self._rows)
+        see_to_observation(self._agent)
+
+    def _require(self, fits: bool) -> None:
+        if not fits:
+            raise ValueError(
+                "a callback has set other environments than those of the rollout; do so in "
+                "_on_rollout_start, or as many of them in _on_rollout_end"
+            )
 
 
 class CheckpointEvery(BaseCallback):

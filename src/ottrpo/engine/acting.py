@@ -150,13 +150,13 @@ class InBox:
 
     def __init__(self, actions: BoxActions, rows: int) -> None:
         self._to_world = None if actions.is_unit else actions.to_world
-        self._shape, self._wide = (rows, *actions.shape), actions.wide
+        self._shape, self._typed = (rows, *actions.shape), actions.typed
 
     def _taken(self, bounded: Array) -> Array:
         """Actions in [-1, 1] as the environment wants them."""
         if self._to_world is not None:
             bounded = self._to_world(bounded)
-        return (bounded.astype(np.float64) if self._wide else bounded).reshape(self._shape)
+        return self._typed(bounded).reshape(self._shape)
 
 
 class GaussianActor(InBox):

@@ -175,7 +175,7 @@ class BoxActions:
     low: NDArray[np.float32]
     high: NDArray[np.float32]
     shape: tuple[int, ...]
-    wide: bool = False  # whether the environment wants float64
+    dtype: str = "float32"  # the environment's
     squash: bool = False
 
     @property
@@ -192,6 +192,11 @@ class BoxActions:
         """Actions in [-1, 1] as the environment wants them; never outside its bounds."""
         share = 0.5 * (action + 1.0)
         return self.low * (1.0 - share) + self.high * share
+
+    def typed(self, action: NDArray[Any]) -> NDArray[Any]:
+        """Actions in the environment's type: in a box of whole numbers, the nearest ones."""
+        nearest = np.rint(action) if "int" in self.dtype else action
+        return nearest.astype(self.dtype, copy=False)
 
 
 @dataclass(frozen=True)
@@ -261,7 +266,7 @@ class BinnedActions(FiniteActions):
         share_k = np.linspace(0.0, 1.0, self.choices)
         low_f, high_f = (np.asarray(b, np.float64)[:, None] for b in (self.box.low, self.box.high))
         points_fk = low_f * (1.0 - share_k) + high_f * share_k
-        return points_fk if self.box.wide else points_fk.astype(np.float32)
+        return self.box.typed(points_fk)
 
     def to_world(self, label: Array) -> Array:
         """The points of the labels [n, f], in the shape of the box."""
@@ -271,7 +276,7 @@ class BinnedActions(FiniteActions):
 
     def labels_of(self, action: Array) -> Array:
         """The labels whose points are nearest."""
-        away = np.asarray(action).reshape(-1, self.factors, 1) - self.points_fk
+        away = np.asarray(action, np.float64).reshape(-1, self.factors, 1) - self.points_fk
         return np.abs(away).argmin(-1)
 
 
@@ -316,7 +321,7 @@ def _box(space: spaces.Box) -> BoxActions:
             f"the action box must be bounded, got {space}; say which actions are worth trying: "
             "gymnasium.wrappers.TransformAction(env, lambda action: action, Box(low, high))"
         )
-    return BoxActions(low, high, space.shape, wide=space.dtype == np.float64)
+    return BoxActions(low, high, space.shape, str(space.dtype))
 
 
 def _inside(bound: Any, towards: float) -> NDArray[np.float32]:

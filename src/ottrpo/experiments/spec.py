@@ -6,6 +6,7 @@ is refused, with the nearest name it does take.
 """
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,16 @@ _PLAIN: dict[Any, tuple[tuple[type, ...], str]] = {
 }
 DEFAULT = "default"
 MAX_BYTES = 2**20  # of a configuration
+MAX_PARTS = 64  # of a key; TOML's parser takes time in their square
+_DEEP = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{MAX_PARTS}}}")
+# strings and comments, also such as do not end: each is passed over once
+_QUOTED = re.compile(
+    r'"""(?:[^\\]|\\.)*?(?:"{3,5}+|\Z)|'
+    r"'''.*?(?:'{3,5}+|\Z)|"
+    r'"(?:[^"\\\n]|\\.)*+"?|'
+    r"'[^'\n]*+'?|#[^\n]*+",
+    re.DOTALL,
+)
 _FILE_KEYS = ("description", "extends", "steps", "settings", "environments")
 
 
@@ -107,7 +118,10 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         ValueError: if it can't be read.
     """
     try:
-        return tomllib.loads(read_plain(path, MAX_BYTES).decode("utf-8"))
+        text = read_plain(path, MAX_BYTES).decode("utf-8")
+        if _DEEP.search(_QUOTED.sub("q", text)):
+            raise ValueError(f"a key has more than {MAX_PARTS} parts")
+        return tomllib.loads(text)
     except OSError as error:
         raise ValueError(f"can't read the {what} {path}: {error.strerror}") from error
     except ValueError as error:
