@@ -15,7 +15,7 @@ from ottrpo.results.reading import CellResult, read_study
 
 # table -> the agent, and the studies in which it stands
 RESULTS = {
-    "ottrpo": ("ottrpo", ("control", "discrete-control")),
+    "ottrpo": ("ottrpo", ("suite", "control", "discrete-control")),
     "tabular": ("ottrpo", ("tabular-default",)),
     "wpo": ("wpo", ("tabular-readings",)),
     **{

@@ -1,5 +1,6 @@
 """The package as a user meets it: quick to import, honest names, a wheel that works."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import ottrpo
+from tests.installs import extras
 from tests.lock import write_versions
 
 ROOT = Path(__file__).parent.parent
@@ -54,6 +56,21 @@ def test_public_names_load_when_used():
 def test_an_unknown_name_is_refused_with_what_there_is():
     with pytest.raises(AttributeError, match="no attribute 'Ottrpo'; known: "):
         ottrpo.Ottrpo  # noqa: B018
+
+
+def test_the_sizes_that_pages_tell_are_those_that_were_measured():
+    page = (ROOT / "docs" / "first_steps.md").read_text()
+    measured = json.loads((ROOT / "results" / "measurements" / "install.json").read_text())
+    assert set(extras()) - {"all"} <= set(measured["installs"])
+    for extra, found in measured["installs"].items():
+        size = found["bytes"] / 1e6
+        told = f"{size:.0f} MB" if size < 1000 else f"{size / 1000:.1f} GB"
+        name = "none: `pip install .`" if extra == "core" else f"`{extra}`"
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| {name} |"))
+        assert row.endswith(f" | {told} | {found['seconds']:.0f} |")
+    core = measured["installs"]["core"]["bytes"] / 1e6
+    assert f"report; {core:.0f} MB" in (ROOT / "README.md").read_text()
+    assert core < 400
 
 
 @pytest.fixture(scope="module")

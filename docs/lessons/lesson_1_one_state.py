@@ -39,7 +39,8 @@ print(f"spent {checked.spent:.6f}, violation {checked.violation}, gap {checked.g
 # budget no longer binds.
 
 figure, (gains, prices) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
-for name, cost, limit in (("squared distance", SquaredEuclidean(), 5.5), ("binary", Binary(), 1.0)):
+costs = (("squared distance", SquaredEuclidean(), 5.5), ("binary", Binary(), 1.0))
+for name, cost, limit in costs:
     radii = np.linspace(0.001, limit, 60)
     updates = [update_policy(policy_sa, occupancy_s, advantage_sa, cost, r) for r in radii]
     gained = [((u.policy_sa - policy_sa) * advantage_sa).sum() for u in updates]

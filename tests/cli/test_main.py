@@ -163,7 +163,7 @@ def test_quiet_prints_errors_and_json_alone(capfd, tmp_path):
     problem.write_text(json.dumps(row))
     assert main(["solve", str(problem), "--quiet"]) == 0
     assert capfd.readouterr() == ("", "")
-    assert main(["--quiet", "solve"]) == 2  # it comes after the verb
+    assert main(["--quiet", "solve", str(problem)]) == 0  # before the verb as well
     capfd.readouterr()
     assert main(["solve", str(problem), "--quiet", "--json"]) == 0
     told = capfd.readouterr()

@@ -47,6 +47,33 @@ def test_a_film_runs_as_fast_as_the_environment(saved, tmp_path):
     assert told["size"] == (480, 480)
 
 
+def test_the_camera_goes_along(saved, tmp_path):
+    """Gymnasium's own stands still: a robot that has gone twenty metres was out of its sight."""
+    trained = load_trained(saved / "hopper.zip")
+    env = film.stage(trained, "rgb_array")
+    env.reset(seed=0)
+    here = env.render()
+    state = env.unwrapped
+    away = state.data.qpos.copy()
+    away[0] += 20.0
+    state.set_state(away, state.data.qvel)
+    far = env.render()
+    env.close()
+
+    def robot(frame):  # the Hopper is brown: much red, little blue
+        return int((frame[..., 0] > frame[..., 2] + 60.0).sum())
+
+    assert robot(here) > 1000
+    assert robot(far) == pytest.approx(robot(here), rel=0.05)
+
+
+def test_a_film_is_as_wide_as_one_asks(saved, tmp_path):
+    video = tmp_path / "film.mp4"
+    arguments = ["watch", str(saved / "hopper.zip"), "--video", str(video), "--steps", "6"]
+    assert main([*arguments, "--width", "250"]) == 0
+    assert imageio.immeta(video)["size"] == (250, 250)
+
+
 def test_what_is_watched_is_what_predict_does(saved, monkeypatch):
     trained = load_trained(saved / "cliff.zip")
     env = film.stage(trained, "rgb_array")
@@ -72,6 +99,7 @@ def test_with_one_the_environment_draws_its_window(saved, monkeypatch, capsys):
     [
         (["--video", "film.avi"], "film.avi must end in .mp4 or .gif"),
         (["--video", "film.gif", "--episodes", "0"], "--episodes must be at least 1, got 0"),
+        (["--video", "film.gif", "--width", "33"], "--width must be even, from 16 to 4096 pixels"),
         (["--video", "no/such/folder/film.gif"], "The directory does not exist"),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 
 from ottrpo import TabularOTTRPO
 from ottrpo.cli import main
+from ottrpo.cli.options import PUBLISHED
 from ottrpo.reports.comparison import compare, plot
 from ottrpo.reports.sides import find_side
 from ottrpo.results.run_directory import RunDirectory
@@ -100,6 +101,15 @@ def test_agents_over_all_environments_that_both_have(results, capsys):
 def test_of_two_studies_with_the_same_cell_the_one_with_more_seeds_counts(results):
     write_study(results / "again", [cell()], score=7.0, seeds=3)
     assert len(find_side("ottrpo", results).cells["Hopper-v5"].runs) == 10
+
+
+def test_a_default_that_has_changed_is_not_shown_in_the_place_of_today_s(results):
+    settings = {"radius": 0.1, "policy_kwargs": {"depth": 2}, "came_later": 1}
+    write_study(results / "suite", [cell(resolved=settings)], score=7.0, seeds=3)
+    assert find_side("ottrpo", results).cells["Hopper-v5"].study == "suite"
+    published = find_side("ottrpo", PUBLISHED).cells
+    assert {published[name].study for name in ("Hopper-v5", "Swimmer-v5")} == {"suite"}
+    assert published["CliffWalking-v1"].study == "tabular-default"
 
 
 def test_directories_of_runs(tmp_path, capsys):

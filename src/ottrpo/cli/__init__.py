@@ -72,15 +72,15 @@ def _warnings_in_one_line() -> Iterator[None]:
 
 def _at_top(arguments: list[str]) -> int:
     """What needs no verb is answered here; nothing else has to be loaded for it."""
+    quiet, arguments = QUIET in arguments, [text for text in arguments if text != QUIET]
     name = arguments[0] if arguments else ""
     if name in ("-h", "--help"):
         say(_help())
     elif name == "--version":
         say(f"ottrpo {__version__}")
     elif name in VERBS:
-        quiet = QUIET in arguments
         with hushed(quiet):
-            return _run(name, [text for text in arguments[1:] if text != QUIET])
+            return _run(name, arguments[1:])
     else:
         told = f"{name!r} is not a verb" if name else "a verb is missing"
         say(f"ottrpo: {told}; {known(name, VERBS)} (try: ottrpo --help)", error=True)
@@ -121,6 +121,6 @@ def _help() -> str:
             *lines,
             "",
             "ottrpo VERB --help tells the options of a verb; ottrpo --version the version.",
-            f"{QUIET} after any verb: nothing is printed but errors, and the JSON of --json.",
+            f"{QUIET} with any verb: nothing is printed but errors, and the JSON of --json.",
         ]
     )

@@ -24,6 +24,8 @@ class Watch:
     """what `ottrpo train` wrote, or a file that an agent was saved to"""
     video: Path | None = None
     """write a film instead of opening a window: a file that ends in .mp4 or .gif"""
+    width: int | None = None
+    """of the film in pixels, an even number; by default as the environment draws itself"""
     episodes: int = 1
     """how many"""
     steps: int = 1000
@@ -46,6 +48,8 @@ class Watch:
             raise Mistake("there is no screen to open a window on; give --video FILE.mp4 or .gif")
         if self.video is not None and self.video.suffix.lower() not in film.FORMATS:
             raise Mistake(f"{self.video} must end in {' or '.join(film.FORMATS)}")
+        if self.width is not None and (self.width % 2 or not 16 <= self.width <= 4096):
+            raise Mistake(f"--width must be even, from 16 to 4096 pixels, got {self.width}")
         film.draw_without_screen()
         with mistakes():
             returns = self._play(load_trained(self.path, trust=self.trust))
@@ -71,7 +75,8 @@ class Watch:
         try:
             if self.video is None:
                 return list(play(show=lambda env: None))
-            with film.filmed(self.video, env) as show, bar("steps", self._frames(env)) as after:
+            filming = film.filmed(self.video, env, self.width)
+            with filming as show, bar("steps", self._frames(env)) as after:
 
                 def keep(env: object) -> None:
                     show(env)

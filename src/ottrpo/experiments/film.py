@@ -47,7 +47,24 @@ def stage(trained: Trained, render_mode: str) -> Any:
         render_mode in known,
         f"{trained.environment} can't be drawn as {render_mode}; it knows {', '.join(known)}",
     )
+    _follow(env.unwrapped)
     return env
+
+
+def _follow(env: Any) -> None:
+    """Look through the model's camera that goes along, unless another was asked for.
+
+    Gymnasium 1.4 finds it and then takes one that stands still, out of whose sight robots run.
+    """
+    renderer = getattr(env, "mujoco_renderer", None)
+    if renderer is None or env.camera_id is not None or env.camera_name is not None:
+        return
+    from mujoco import mj_name2id, mjtCamera, mjtObj
+
+    camera = mj_name2id(env.model, mjtObj.mjOBJ_CAMERA, "track")
+    if camera >= 0:
+        fixed = {"type": mjtCamera.mjCAMERA_FIXED, "fixedcamid": camera}  # of windows
+        renderer.camera_id, renderer.default_cam_config = camera, fixed
 
 
 def play(
@@ -86,8 +103,13 @@ def play(
 
 
 @contextmanager
-def filmed(path: Path, env: Any) -> Iterator[Show]:
+def filmed(path: Path, env: Any, width: int | None = None) -> Iterator[Show]:
     """A film in ``path`` of whatever is shown; it runs as fast as the environment.
+
+    Args:
+        path: of the film.
+        env: of `stage`.
+        width: in pixels; as the environment draws if None.
 
     Raises:
         ValueError: if frames can't be drawn, with what is missing.
@@ -109,10 +131,20 @@ def filmed(path: Path, env: Any) -> Iterator[Show]:
             if count % every == 0:
                 with _drawing(env):
                     frame = env.render()
-                film.append_data(frame)
+                film.append_data(frame if width is None else _scaled(frame, width))
             count += 1
 
         yield show
+
+
+def _scaled(frame: Any, width: int) -> Any:
+    """A frame of that width, and of an even height, as H.264 wants it."""
+    import numpy as np
+    from PIL import Image  # imageio brings it
+
+    height, of_old = frame.shape[:2]
+    size = width, max(2, 2 * round(width * height / of_old / 2))
+    return np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.LANCZOS))
 
 
 @contextmanager

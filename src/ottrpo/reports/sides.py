@@ -103,10 +103,18 @@ def side_of_agent(cells: Iterable[CellResult], agent: str, title: str) -> Side:
     for cell in cells:
         if (cell.agent, cell.title) == (agent, title) and cell.curves:
             held = chosen.get(cell.environment)
-            # the same runs may stand in two studies: those with more seeds count
-            if held is None or len(cell.runs) > len(held.runs):
+            if held is None or _weight(cell) > _weight(held):
                 chosen[cell.environment] = cell
     return _side(f"{agent}/{title}", list(chosen.values()))
+
+
+def _weight(cell: CellResult) -> tuple[int, int]:
+    """Which of two studies counts: that of the later code, then that with more seeds.
+
+    Settings are added and not taken away, so who knows more of them is later: a default that has
+    changed since is not shown in the place of today's.
+    """
+    return len(cell.resolved), len(cell.runs)
 
 
 def _side(text: str, cells: Sequence[CellResult]) -> Side:
