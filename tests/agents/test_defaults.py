@@ -38,7 +38,7 @@ def test_a_given_discount_stays():
 
 
 @pytest.mark.parametrize(
-    ("advantage", "ended", "faded"), [("gae", 0, 0.2), ("mixed", 0, 0.2), ("mixed", 1, 0.1)]
+    ("advantage", "ended", "faded"), [("gae", 0, 0.2), ("mixed", 0, 0.5), ("mixed", 1, 0.1)]
 )
 def test_noise_fades_from_pink_to_white(advantage, ended, faded):
     schedule = agent(advantage=advantage).schedules.noise_color
