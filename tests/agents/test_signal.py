@@ -251,9 +251,13 @@ def test_the_rate_of_critics_falls_where_nothing_ends(env, falls):
         return fit(*given)
 
     vars(agent.algorithm)["fit_critics"] = watched  # it is frozen
-    agent.learn(2 * 256)
-    # the first update is at half of training, and has seen whether episodes end
-    assert rates == pytest.approx([5.5e-4, 1e-4] if falls else [1e-3, 1e-3])
+    agent.learn(10 * 256)
+    # the first update has seen whether episodes end
+    assert rates == pytest.approx(np.linspace(9.1e-4, 1e-4, 10) if falls else 10 * [1e-3])
+    # in a short training nothing fades
+    rates.clear()
+    agent.learn(256)
+    assert rates == pytest.approx([1e-3])
 
 
 def test_what_is_played_is_the_average_of_late_policies():

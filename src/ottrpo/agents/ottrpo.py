@@ -132,12 +132,13 @@ class OTTRPO(DeepAgent):
         if self.told.log_std_final is not None:
             log_std = (float(self.architecture.log_std_init or 0.0), self.told.log_std_final)
         schedules = super()._schedules(radius=self._radius.schedule, log_std=log_std, **more)
-        if mixed:
+        if mixed and not self._is_short:
             schedules = replace(schedules, critic_rate=MIXED_CRITIC_RATE)
         if mixed and self.told.gae_lambda is None:
             schedules = replace(schedules, gae_lambda=MIXED_TRACE)
         if mixed and self.told.noise_color is None:
-            schedules = replace(schedules, noise_color=Either(*map(self._if_it_lasts, MIXED_COLOR)))
+            color = 0.0 if self._is_short else MIXED_COLOR
+            schedules = replace(schedules, noise_color=color)
         return schedules
 
     def _setup_learn(self, *arguments: Any, **keywords: Any) -> Any:
@@ -145,10 +146,10 @@ class OTTRPO(DeepAgent):
         self.schedules = self._schedules()  # how long training will take has a say in them
         return set_up
 
-    def _if_it_lasts(self, fade: Straight) -> Any:
-        """The schedule; 0 in a training of which the fade would not last a rollout."""
-        rollout = self.told.n_steps * self.n_envs
-        return 0.0 if 0 < self._total_timesteps * fade.end_fraction < rollout else fade
+    @property
+    def _is_short(self) -> bool:
+        """Whether training is over before what fades soon has faded: in ten rollouts."""
+        return 0 < self._total_timesteps * SOON < self.told.n_steps * self.n_envs
 
     @property
     def _takes_gains_of_factors(self) -> bool:

@@ -59,8 +59,8 @@ class DeepSettings:
         normalize_advantage: standardise the advantages.
         noise_color: exponent of the power spectrum of a Gaussian's noise over time: 0 white, 1
             pink; a number or a schedule. By default it fades from 1 to 0 over a fifth of training
-            (with ``mixed`` over half, or a tenth once an episode has ended for good, if that is no
-            less than a rollout; else it is white).
+            (with ``mixed`` over half, or a tenth once an episode has ended for good, if training
+            has ten rollouts or more; else it is white).
         normalize_obs: running normalisation of observations, saved with the agent.
         normalize_reward: running scaling of rewards.
         clip_obs: normalised observations are clipped to this.
