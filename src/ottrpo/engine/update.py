@@ -283,6 +283,9 @@ def return_to_region(
     old, old_seen = before.networks.policy, before.observations
     new, seen = state.networks.policy, state.observations
 
+    # other parts of a step may have taken normalisation back before: as it is now, it counts
+    rows = rows | {"flat": normaliser(seen, batch.raw)}
+
     def at(share: Array) -> tuple[Policy, Observations]:
         kept = share if longest == 1.0 else namespace(share).minimum(share, 1.0)
         return between(old, new, share), scale_between(old_seen, seen, kept)
