@@ -30,13 +30,11 @@ CASES = {
     ),
     "squashed": ("MlpPolicy", VECTOR, spaces.Box(-2, 5, (2,))),
     "mixture": ("MlpPolicy", VECTOR, spaces.Box(-2, 5, (2,))),
-    "flow": ("MlpPolicy", VECTOR, spaces.Box(-2, 5, (3,))),
     "floats": ("CnnPolicy", spaces.Box(-1, 1, (1, 36, 36)), spaces.Discrete(3)),
 }
 SETTINGS = {
     "squashed": {"use_sde": True, "policy_kwargs": {"squash_output": True}},
     "mixture": {"policy_kwargs": {"mixture": 3}},
-    "flow": {"policy_kwargs": {"flow": 2}},
     "floats": {"policy_kwargs": {"normalize_images": False}},
 }
 
@@ -113,6 +111,12 @@ def test_nothing_is_written_that_does_otherwise(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="does not do as predict does: actions differ by"):
         export.export(agent, tmp_path / "policy.onnx")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_flow_is_refused_in_one_line():
+    settings = {"policy_kwargs": {"flow": 2}, "n_steps": 32, "batch_size": 32, "n_epochs": 1}
+    with pytest.raises(ValueError, match="a flow can't be exported"):
+        export.to_onnx(OTTRPO("MlpPolicy", "Pendulum-v1", seed=0, **settings))
 
 
 FROM_0 = {  # as SB3's networks count labels
