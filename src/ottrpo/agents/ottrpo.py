@@ -48,7 +48,7 @@ SOON = 0.1  # of training, after which such a body has neither
 LATE = 0.5
 MIXED_TRACE = Either(as_schedule(FADING_TRACE), Straight(0.98, 0.9, SOON))
 MIXED_COLOR = Either(Straight(1.0, 0.0, LATE), Straight(1.0, 0.0, SOON))
-# values of a long view add up many errors, and critics that learn as fast to the end break
+# where nothing ends: with a rate that stayed, returns fell again in the second half of training
 MIXED_CRITIC_RATE = Straight(CRITIC_RATE, 0.1 * CRITIC_RATE)
 # √d σ at first: a body with many joints falls over noise that a car needs to get anywhere
 MIXED_NOISE = 0.7
