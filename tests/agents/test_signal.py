@@ -231,7 +231,9 @@ def test_where_episodes_end_for_good_the_view_is_short_and_the_noise_soon_white(
     agent = OTTRPO("MlpPolicy", env(), **SMALL)
     schedules = agent.schedules
     assert agent.learn(256).train_state.signal.ended == ended
-    assert schedules.now(0.85, 1000.0, ended).discount == (0.995 if ended else 0.999)
+    horizons = [1.0 / (1.0 - schedules.now(0.85, x, ended).discount) for x in (5.0, 50.0, 1e3, 1e5)]
+    far = [100.0, 100.0, 200.0, 200.0] if ended else [100.0, 500.0, 1e4, 1e4]
+    assert horizons == pytest.approx(far)
     assert (value_at(schedules.noise_color, 0.6, ended) > 0) == (not ended)
     assert value_at(schedules.noise_color, 0.5, ended) == 0.0
     assert (schedules.now(0.85, 1000.0, ended).trace_decay > 0.9) == (not ended)
@@ -239,6 +241,34 @@ def test_where_episodes_end_for_good_the_view_is_short_and_the_noise_soon_white(
     assert value_at(agent.schedules.noise_color, 1.0, ended) == 0.0
     kept = OTTRPO("MlpPolicy", env(), gamma=0.98, gae_lambda=0.7, **SMALL).learn(256)
     assert (kept.discount, kept.trace_decay) == (0.98, 0.7)
+
+
+def test_a_long_view_is_that_of_mixed_alone():
+    schedules = OTTRPO("MlpPolicy", Lasting(), advantage="gae", **SMALL).schedules
+    assert schedules.now(0.5, 1e5, 0.0).discount == pytest.approx(0.999)
+
+
+class Outwards(Lasting):
+    """Pays for what the first coordinate is, as far as the box goes."""
+
+    ends = False  # for good, rather than by the time limit
+
+    def step(self, action):
+        self.left -= 1
+        over = self.ends and self.left == 0
+        return self.goal, float(action[0]), over, self.left == 0 and not over, {}
+
+
+class OutwardsAndOver(Outwards):
+    ends = True
+
+
+@pytest.mark.parametrize(("env", "stays"), [(Outwards, True), (OutwardsAndOver, False)])
+def test_means_stay_near_the_box_where_nothing_ends(env, stays):
+    agent = OTTRPO("MlpPolicy", env(), **SMALL | {"radius": "30%"}).learn(40 * 256)
+    mean, std = agent.train_state.networks.policy.gaussian(np.zeros((1, 2), np.float32))
+    assert mean[0, 0] > 0.9  # it has learnt where to go
+    assert (mean[0, 0] < 1.0 + 1.5 * std[0, 0]) == stays
 
 
 @pytest.mark.parametrize(("env", "falls"), [(Aim, False), (Lasting, True)])

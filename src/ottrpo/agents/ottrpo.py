@@ -50,6 +50,9 @@ MIXED_TRACE = Either(as_schedule(FADING_TRACE), Straight(0.98, 0.9, SOON))
 MIXED_COLOR = Either(Straight(1.0, 0.0, LATE), Straight(1.0, 0.0, SOON))
 # where nothing ends: with a rate that stayed, returns fell again in the second half of training
 MIXED_CRITIC_RATE = Straight(CRITIC_RATE, 0.1 * CRITIC_RATE)
+# lengths of an episode that it looks ahead where none ends: a time limit is no end, and who thinks
+# so swims in a slow stroke
+MIXED_EPISODES = 10.0
 # √d σ at first: a body with many joints falls over noise that a car needs to get anywhere
 MIXED_NOISE = 0.7
 
@@ -132,6 +135,8 @@ class OTTRPO(DeepAgent):
         if self.told.log_std_final is not None:
             log_std = (float(self.architecture.log_std_init or 0.0), self.told.log_std_final)
         schedules = super()._schedules(radius=self._radius.schedule, log_std=log_std, **more)
+        if mixed:
+            schedules = replace(schedules, episodes=MIXED_EPISODES)
         if mixed and not self._is_short:
             schedules = replace(schedules, critic_rate=MIXED_CRITIC_RATE)
         if mixed and self.told.gae_lambda is None:

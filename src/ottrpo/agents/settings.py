@@ -245,9 +245,10 @@ class OTTRPOSettings(DeepSettings):
             learned A(s, a), fitted to them; ``mixed``: they, and critics Q(s, a) that learn from
             the last rollouts, each with half of the radius. By default ``mixed`` where it can be
             used (actions in a box, no images, ``linear``, a quadratic cost, one σ for all states),
-            ``network`` of mixtures and flows, else ``gae``. Once an episode has ended for good,
-            ``mixed`` looks 200 steps ahead at most (``gamma="auto"``), and its trace and the colour
-            of its noise fade within a tenth of training unless told otherwise.
+            ``network`` of mixtures and flows, else ``gae``. With ``gamma="auto"`` ``mixed`` looks
+            ten times as far ahead as episodes last, since a time limit is no end. Once an episode
+            has ended for good it looks 200 steps ahead at most, and its trace and the colour of its
+            noise fade within a tenth of training unless told otherwise.
         buffer_size: steps of all environments that ``mixed`` learns its critics from.
         critic_ratio: gradient steps of the critics per step of the environments.
         adapt_pace: let the policy's learning rate follow the radius, so that updates spend most of

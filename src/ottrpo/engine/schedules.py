@@ -130,7 +130,7 @@ def is_auto(gamma: Any) -> bool:
     return isinstance(gamma, str) and gamma == "auto"
 
 
-def auto_discount(lasted: Array, ended: Array = 0.0) -> Array:
+def auto_discount(lasted: Array, ended: Array = 0.0, episodes: float = 1.0) -> Array:
     """γ that looks as far ahead as episodes last: 1 − 1/(mean length of the recent).
 
     Where episodes still end early, far rewards are noise and a long view finds policies that
@@ -139,10 +139,12 @@ def auto_discount(lasted: Array, ended: Array = 0.0) -> Array:
     Args:
         lasted: mean length of the recent episodes.
         ended: 1.0 if episodes are known to end for good; the view stays shorter.
+        episodes: how many of their lengths it looks ahead otherwise.
     """
+    episodes = episodes + ended * (1.0 - episodes)
     shortest, longest = AUTO_HORIZON
     longest = longest + ended * (ENDING_HORIZON - longest)
-    return 1.0 - 1.0 / namespace(lasted).clip(lasted, shortest, longest)
+    return 1.0 - 1.0 / namespace(lasted).clip(episodes * lasted, shortest, episodes * longest)
 
 
 class Now(NamedTuple):
@@ -177,6 +179,7 @@ class Schedules:
         radius: ε, or its share of the typical cost, of algorithms that have one.
         log_std: the first and the last logarithm of σ, if it is annealed.
         critic_rate: learning rate of critics Q(s, a), of algorithms that have them.
+        episodes: how many lengths of an episode ``auto`` looks ahead where none ends for good.
     """
 
     learning_rate: Any
@@ -186,10 +189,13 @@ class Schedules:
     radius: Any = None
     log_std: tuple[float, float] | None = None
     critic_rate: Any = CRITIC_RATE
+    episodes: float = 1.0
 
     def discount(self, left: Array, lasted: Array, ended: Array = 0.0) -> Array:
         """γ when this share of training is left, for episodes as `auto_discount` takes them."""
-        return auto_discount(lasted, ended) if is_auto(self.gamma) else value_at(self.gamma, left)
+        if is_auto(self.gamma):
+            return auto_discount(lasted, ended, self.episodes)
+        return value_at(self.gamma, left)
 
     def now(self, left: Array, lasted: Array, ended: Array = 0.0) -> Now:
         """What they say at an update."""

@@ -62,6 +62,9 @@ FEWER_EPOCHS, LARGER_BATCHES = 0.3, 4
 MEMORY = 40.0  # updates over which gains are averaged
 # of all updates, over which policies are averaged: single ones stumble, their average rarely does
 AVERAGED = 0.05
+# of σ, that means may be beyond the box where nothing ends: farther out noise has no effect, and a
+# gait that is a local optimum stays one
+OVERHANG = 1.0
 USUAL_VF_COEF = 0.5  # its loss stands alone here: the weight counts where gradients are clipped
 
 
@@ -87,6 +90,27 @@ class Draws(NamedTuple):
     slope: tuple[Array, Array]
     score: tuple[Array, Array]
     value: tuple[Array, Array]
+
+
+class Part(NamedTuple):
+    """How far one part of a step may go.
+
+    Attributes:
+        radius: its share of the budget.
+        ends: whether episodes are known to end for good.
+    """
+
+    radius: Array
+    ends: Array
+
+    def targets(self, plan: Plan, mean: Array, std: Array) -> Array:
+        """Where means should go: as planned, and back to the box from beyond it.
+
+        Bodies that fall do so less often where noise has no effect.
+        """
+        xp, bound = namespace(mean), 1.0 + OVERHANG * std
+        beyond = xp.where(self.ends, 0.0, mean - xp.clip(mean, -bound, bound))
+        return single(plan.rows["target_mean"] - beyond)
 
 
 @final
@@ -178,9 +202,11 @@ class MixedTrustRegion(TrustRegion):
         advantage = self.standardised(batch.advantage)
         asked, reach = self.budget(batch, now), LINEAR_REACH * self.model.typical_cost(batch)
         radius = namespace(asked).minimum(asked, reach)
-        state, fit = self._learn(state, batch, draws, now)
-        state = self._follow_score(before, state, batch, advantage, 0.5 * radius, draws, now)
-        state, plan = self._follow_slope(state, batch, 0.5 * radius, draws, now)
+        ends = (state.signal.ended > 0) | state.replay.terminated.any()
+        state, fit = self._learn(state, batch, draws, now, ends)
+        half = Part(0.5 * radius, ends)
+        state = self._follow_score(before, state, batch, advantage, half, draws, now)
+        state, plan = self._follow_slope(state, batch, half, draws, now)
         if self.std_step:
             state = self._move_std(state, batch, advantage)
         plan = plan._replace(radius=radius, inactive=asked > reach)
@@ -193,13 +219,12 @@ class MixedTrustRegion(TrustRegion):
         return state, report | gains | {"ot/gain": state.signal.gain, "train/std": std}
 
     def _learn(
-        self, state: TrainState, batch: Experience, draws: Draws, now: Now
+        self, state: TrainState, batch: Experience, draws: Draws, now: Now, ends: Array
     ) -> tuple[TrainState, Report]:
         """Fit the critics to the window, and the value function to the rollout."""
         steps = steps_for(now.discount, state.replay.swing(self.n_steps))
         drawn, returns = (draws.critic, draws.ahead), (now.discount, steps)
-        normaliser, replay = self.estimate.normaliser, state.replay
-        ends = (state.signal.ended > 0) | replay.terminated.any()
+        normaliser = self.estimate.normaliser
         rate = namespace(batch.flat).where(ends, CRITIC_RATE, now.critic_rate)
         state, fit = learn_critics(
             state, self.fit_critics, normaliser, drawn, CRITIC_BATCH, returns, rate
@@ -223,14 +248,15 @@ class MixedTrustRegion(TrustRegion):
         state: TrainState,
         batch: Experience,
         advantage: Array,
-        radius: Array,
+        part: Part,
         draws: Draws,
         now: Now,
     ) -> TrainState:
         """Along the samples as far as their part of the radius goes."""
-        signal = state.signal
+        signal, radius = state.signal, part.radius
         plan = self.model.plan(Given(batch, advantage, STRETCH * radius))
-        rows = {"flat": batch.flat, "images": (), "target_mean": single(plan.rows["target_mean"])}
+        target = part.targets(plan, *batch.recorded("mean", "std"))
+        rows = {"flat": batch.flat, "images": (), "target_mean": target}
         state = self._moved(state, "score", rows, draws.score, now.learning_rate * signal.pace)
         state, kept, spent = self.return_to_region(
             before, state, batch, plan._replace(radius=radius), LONGEST
@@ -239,10 +265,10 @@ class MixedTrustRegion(TrustRegion):
         return state._replace(signal=signal._replace(pace=pace))
 
     def _follow_slope(
-        self, state: TrainState, batch: Experience, radius: Array, draws: Draws, now: Now
+        self, state: TrainState, batch: Experience, part: Part, draws: Draws, now: Now
     ) -> tuple[TrainState, Plan]:
         """Along the critics, from where the samples led, as far as their part goes."""
-        xp, signal = namespace(batch.flat), state.signal
+        xp, signal, radius = namespace(batch.flat), state.signal, part.radius
         replay, normaliser = state.replay, self.estimate.normaliser
         steps, count = replay.reward.shape
         newest = xp.arange(steps * count - min(PLAN_ROWS // 2, len(batch.flat)), steps * count)
@@ -256,7 +282,8 @@ class MixedTrustRegion(TrustRegion):
         critics, policy = state.learners["critic"].networks, state.networks.policy
         mean, slope = (like(flat, x) for x in slopes(critics, policy, flat, draws.noise))
         plan = linear_plan(mean, xp.ones_like(mean), slope, self.model.metric, radius)
-        rows = {"flat": flat, "images": (), "target_mean": single(plan.rows["target_mean"])}
+        target = part.targets(plan, mean, like(flat, policy.gaussian(flat[:1])[1]))
+        rows = {"flat": flat, "images": (), "target_mean": target}
         rate = now.learning_rate * signal.slope_pace
         moved = self._moved(state, "slope", rows, draws.slope, rate)
         seen = normaliser(state.observations, batch.raw)
