@@ -41,7 +41,8 @@ SEED ?= 0
 FINITE := CliffWalking% Taxi% FrozenLake%
 NEEDED := $(if $(filter-out $(FINITE),$(ENV)),$(DEEP),$(CORE))
 PYTHONS ?= $(foreach minor,11 12 13 14,$(shell command -v python3.$(minor)))
-PYTEST_ARGS ?= -n 2
+# a file's tests in one process: two would each compile its programs
+PYTEST_ARGS ?= -n 2 --dist loadfile
 
 .DELETE_ON_ERROR:
 .PHONY: setup lock train test check format results slow docs wheel-check matrix clean

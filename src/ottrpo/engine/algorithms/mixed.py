@@ -24,11 +24,8 @@ import numpy as np
 
 from ottrpo.engine.arrays import Generator, like, namespace, put, single
 from ottrpo.engine.critic import (
-    Twins,
-    empty_replay,
     learn_critics,
     learn_value,
-    make_fit,
     slopes,
     steps_for,
 )
@@ -37,7 +34,6 @@ from ottrpo.engine.models.base import Given, Plan
 from ottrpo.engine.models.linear import LINEAR_REACH, Linear, linear_plan
 from ottrpo.engine.networks import Networks
 from ottrpo.engine.schedules import CRITIC_RATE, Now
-from ottrpo.engine.spaces import BoxActions
 from ottrpo.engine.state import Learner, TrainState
 from ottrpo.engine.update import (
     Batch,
@@ -47,11 +43,11 @@ from ottrpo.engine.update import (
     make_fit_one,
     minibatches,
     no_moments_of,
-    start,
     with_policy,
 )
 
 from .base import Report
+from .critics import WithCritics
 from .ottrpo import LONGEST, SHORTEST_STEP, STRETCH, TrustRegion, paced
 
 Array = Any
@@ -115,27 +111,10 @@ class Part(NamedTuple):
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MixedTrustRegion(TrustRegion):
-    """Transport steps along samples and critics.
+class MixedTrustRegion(WithCritics, TrustRegion):
+    """Transport steps along samples and critics."""
 
-    Attributes:
-        n_steps: steps of each environment per rollout.
-        rollouts: how many of them are kept.
-        critic_layers: hidden layers of Q(s, a).
-        critic_ratio: gradient steps of the critics per step of the environments.
-    """
-
-    n_steps: int
-    rollouts: int
     model: Linear
-    actions: BoxActions
-    critic_layers: tuple[int, ...] = (128, 128)
-    critic_ratio: float = 0.25
-
-    @cached_property
-    def fit_critics(self) -> Any:
-        """The compiled gradient steps of the critics."""
-        return make_fit()
 
     @cached_property
     def fit_policy(self) -> Any:
@@ -152,26 +131,11 @@ class MixedTrustRegion(TrustRegion):
 
         return make_fit_one(loss, self.max_grad_norm)
 
-    def init(self, init_rng: Generator, rng: Generator, environments: int) -> TrainState:
-        """A training state with an empty window."""
-        state = super().init(init_rng, rng, environments)
-        window, features = self.rollouts * self.n_steps, self.architecture.inputs
-        replay = empty_replay(window, environments, features, self.actions.size)
-        return state._replace(replay=replay)
-
     def learners(self, networks: Networks, rng: Generator) -> dict[str, Learner]:
-        """The networks, an optimiser for each part of a step, the critics and their followers."""
-        twins = Twins(self.architecture.inputs + self.actions.size, self.critic_layers, rng)
-        policy = no_moments_of(networks.policy, self.max_grad_norm)
-        return {
-            "agent": Learner(networks, ()),
-            "value": Learner((), no_moments_of(networks.value, self.max_grad_norm)),
-            "score": Learner((), policy),
-            "slope": Learner((), policy),
-            "critic": start(twins, np.inf),
-            "followers": Learner(twins, ()),
-            "average": Learner(networks.policy, ()),
-        }
+        """Those of critics, an optimiser for each part of a step, and the average policy."""
+        part = Learner((), no_moments_of(networks.policy, self.max_grad_norm))
+        average = Learner(networks.policy, ())
+        return super().learners(networks, rng) | {"score": part, "slope": part, "average": average}
 
     def draw(self, rows: int, rng: Generator) -> Any:
         """For every part of a step."""

@@ -17,12 +17,11 @@ import numpy as np
 
 from ottrpo.core import SquaredEuclidean
 from ottrpo.engine.arrays import Generator, like
-from ottrpo.engine.critic import Twins, empty_replay, learn_critics, learn_value, make_fit
+from ottrpo.engine.critic import Twins, learn_critics, learn_value
 from ottrpo.engine.estimate import Experience, explained_variance
 from ottrpo.engine.models.base import gaussian_spent
 from ottrpo.engine.networks import Networks, Policy
 from ottrpo.engine.schedules import Now
-from ottrpo.engine.spaces import BoxActions
 from ottrpo.engine.state import Learner, TrainState
 from ottrpo.engine.update import (
     Batch,
@@ -31,11 +30,11 @@ from ottrpo.engine.update import (
     make_fit_one,
     minibatches,
     no_moments_of,
-    start,
     with_policy,
 )
 
-from .base import Algorithm, Report
+from .base import Report
+from .critics import WithCritics
 
 Array = Any
 SEEDS = 2**31 - 1
@@ -60,25 +59,16 @@ class Draws(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pathwise(Algorithm):
-    """Policy steps along the slope of learned critics.
+class Pathwise(WithCritics):
+    """Policy steps along the slope of learned critics, as many as these take.
 
     Attributes:
-        n_steps: steps of each environment per rollout.
-        rollouts: how many of them are kept.
-        critic_layers: hidden layers of Q(s, a).
-        critic_ratio: gradient steps per step of the environments, of critics and policy alike.
         steps_ahead: of the returns that the critics learn.
         n_samples: actions that are drawn in each state.
     """
 
-    actions: BoxActions
-    n_steps: int
-    rollouts: int
-    critic_ratio: float
     steps_ahead: int
     n_samples: int
-    critic_layers: tuple[int, ...] = (128, 128)
 
     @abstractmethod
     def policy_loss(
@@ -93,11 +83,6 @@ class Pathwise(Algorithm):
     def targets(self, critics: Twins, policy: Policy, rows: Batch) -> Batch:
         """What is fixed before the policy moves, with rows first; by default nothing is."""
         return {}
-
-    @cached_property
-    def fit_critics(self) -> Any:
-        """The compiled gradient steps of the critics."""
-        return make_fit()
 
     @cached_property
     def fit_policy(self) -> Any:
@@ -118,23 +103,10 @@ class Pathwise(Algorithm):
         """The squared Wasserstein distance between two policies, on average over the states."""
         return gaussian_spent(SquaredEuclidean(), np.eye(self.actions.size), std_moves=True)
 
-    def init(self, init_rng: Generator, rng: Generator, environments: int) -> TrainState:
-        """A training state with an empty window."""
-        state = super().init(init_rng, rng, environments)
-        window, features = self.rollouts * self.n_steps, self.architecture.inputs
-        replay = empty_replay(window, environments, features, self.actions.size)
-        return state._replace(replay=replay)
-
     def learners(self, networks: Networks, rng: Generator) -> dict[str, Learner]:
-        """The networks, an optimiser for each of them, the critics and their followers."""
-        twins = Twins(self.architecture.inputs + self.actions.size, self.critic_layers, rng)
-        return {
-            "agent": Learner(networks, ()),
-            "policy": Learner((), no_moments_of(networks.policy, self.max_grad_norm)),
-            "value": Learner((), no_moments_of(networks.value, self.max_grad_norm)),
-            "critic": start(twins, np.inf),
-            "followers": Learner(twins, ()),
-        }
+        """Those of critics, and an optimiser of the policy."""
+        policy = Learner((), no_moments_of(networks.policy, self.max_grad_norm))
+        return super().learners(networks, rng) | {"policy": policy}
 
     def draw(self, rows: int, rng: Generator) -> Any:
         """For critics, policy and value function."""
