@@ -99,6 +99,7 @@ class CellResult:
         curves: by way to act; True takes the policy's mode.
         runs: the finished ones.
         audit: what their checks found; None if they had none.
+        collected: when its study was, in ISO 8601; empty if the manifest does not say.
     """
 
     study: str
@@ -114,6 +115,7 @@ class CellResult:
     curves: Mapping[bool, Curves] = field(default_factory=dict)
     runs: tuple[FinishedRun, ...] = ()
     audit: CellAudit | None = None
+    collected: str = ""
 
     @property
     def title(self) -> str:
@@ -201,6 +203,7 @@ def _read_cell(
         resolved=cell.get("resolved") or {},
         curves=curves,
         runs=tuple(runs),
+        collected=str(manifest.get("collected") or ""),
     )
 
 
