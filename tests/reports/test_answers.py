@@ -87,3 +87,4 @@ def test_a_study_s_own_page_begins_with_it(tmp_path, name):
     assert page.index(f"{name}: results") < page.index("This study") < page.index("lowest seed")
     for missing in ("nothing yet", "No results yet", "Errata", "In short"):
         assert missing not in page
+    assert ("Where it stands beside the paper" in page) == (name == "control")

@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 
 from ottrpo.core.checks import Floats, require
 from ottrpo.names import known
-from ottrpo.results.reading import CellResult, curves_of, read_runs, read_study, study_names
+from ottrpo.results.reading import (
+    CellResult,
+    curves_of,
+    read_runs,
+    read_studies,
+    read_study,
+    study_names,
+)
 
 from .exhibits import read_plan
 
@@ -96,7 +103,7 @@ def _from_cell_file(text: str, path: Path) -> Side:
 
 def _from_agent(text: str, results: Path) -> Side:
     agent, _, wanted = text.partition("/")
-    cells = [cell for name in study_names(results) for cell in read_study(results / name).cells]
+    cells = [cell for study in read_studies(results) for cell in study.cells]
     agents = sorted({cell.agent for cell in cells if cell.curves})
     require(
         agent in agents,

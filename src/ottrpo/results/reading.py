@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ottrpo.core.checks import Floats, require
+from ottrpo.terminal import bar
 
 from .layout import AUDITS, MANIFEST, RUNS, run_directories
 from .run_directory import RunDirectory, returns_of
@@ -176,6 +177,21 @@ def read_study(folder: Path) -> StudyResult:
         cells=cells,
         made_with=made_with,
     )
+
+
+def read_studies(results: Path, names: Iterable[str] | None = None) -> list[StudyResult]:
+    """The results of these studies, or of all; a bar tells how far it is.
+
+    Raises:
+        ValueError: if a file is damaged, or is not what was collected.
+    """
+    wanted = study_names(results) if names is None else list(names)
+    found = []
+    with bar("reading", len(wanted)) as after:
+        for name in wanted:
+            found.append(read_study(results / name))
+            after()
+    return found
 
 
 def _read_cell(
