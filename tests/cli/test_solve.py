@@ -67,7 +67,7 @@ def test_a_mask_keeps_mass_from_forbidden_actions(tmp_path, capsys):
     masked = FINITE | {
         "policy": [[1.0, 0.0, 0.0]],
         "q": [[0.0, 1.0, 5.0]],
-        "allowed": [[1, 1, 0]],
+        "allowed": [[1, True, False]],
     }
     _, told = solve(masked, tmp_path, capsys, "--json")
     assert json.loads(told.out)["policy"] == [[0.75, 0.25, 0.0]]
@@ -121,6 +121,9 @@ def test_a_radius_that_does_not_bind_is_said(tmp_path, capsys):
         (ROWS | {"radius": "wide"}, "radius must be a positive number"),
         (ROWS | {"radius": None}, "radius must be a positive number"),
         (ROWS | {"raduis": 1}, "raduis"),
+        (ROWS | {"radius": True}, "radius must be made of numbers, got true or false"),
+        (ROWS | {"gain_rk": [[0.0, True]]}, "gain_rk must be made of numbers, got true or false"),
+        (FINITE | {"cost": {"kind": "p-norm", "p": True}}, "cost must be made of numbers"),
         ({"gain_rk": [[1.0]]}, "missing"),
         (ROWS | {"weight_r": [-1.0]}, "weight_r must not be negative"),
         (ROWS | {"gain_rk": [[0.0], [1.0, 2.0]]}, "gain_rk must be an array of numbers"),

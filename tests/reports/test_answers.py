@@ -56,6 +56,16 @@ def test_the_paper_s_own_settings_are_judged(tmp_path):
     )
 
 
+def test_every_score_of_the_paper_is_accounted_for(tmp_path):
+    short = [cell(), cell("Swimmer-v5", trained_steps=30_000)]
+    cells = read_study(write_study(tmp_path / "suite", short, score=[2939.0, 359.0])).cells
+    assert (
+        answers(cells, read_plan())
+        .sentences[-1]
+        .endswith("reproduce 1, lie above 0 and below 0, and 1 cannot be compared yet.")
+    )
+
+
 def test_the_forest_has_a_line_for_every_task(tmp_path):
     forest = told(tmp_path, [5000.0, 100.0], [1000.0, 900.0]).forest
     assert isinstance(forest, str)
@@ -77,3 +87,4 @@ def test_a_study_s_own_page_begins_with_it(tmp_path, name):
     assert page.index(f"{name}: results") < page.index("This study") < page.index("lowest seed")
     for missing in ("nothing yet", "No results yet", "Errata", "In short"):
         assert missing not in page
+    assert ("Where it stands beside the paper" in page) == (name == "control")

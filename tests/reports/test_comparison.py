@@ -98,18 +98,35 @@ def test_agents_over_all_environments_that_both_have(results, capsys):
     )
 
 
-def test_of_two_studies_with_the_same_cell_the_one_with_more_seeds_counts(results):
+def test_of_studies_with_the_same_cell_the_newest_of_full_length_counts(results, capsys):
+    write_study(results / "again", [cell()], seeds=3, collected="2026-02-01T00:00:00+00:00")
+    write_study(results / "older", [cell()], collected="2026-01-01T00:00:00+00:00")
+    short = cell(trained_steps=30_000)
+    write_study(results / "short", [short], collected="2026-03-01T00:00:00+00:00")
+    assert find_side("ottrpo", results).cells["Hopper-v5"].study == "again"
+    _, out, _ = told_by(capsys, "ottrpo", "trpo", "--results", results)
+    first, second, *_ = out.splitlines()
+    assert first.endswith(
+        "ottrpo/default, the newest of full length: again, control "
+        "(others, by STUDY:CELL: older, short)"
+    )
+    assert second == "b  trpo/default"  # one study has it
+    _, out, _ = told_by(capsys, "ottrpo", "trpo", "--results", results, "--json")
+    hopper = json.loads(out)["environments"]["Hopper-v5"]
+    assert (hopper["a"]["study"], hopper["a"]["steps"]) == ("again", 1_000_000)
+
+
+def test_without_a_date_the_study_with_more_seeds_counts(results):
     write_study(results / "again", [cell()], score=7.0, seeds=3)
     assert len(find_side("ottrpo", results).cells["Hopper-v5"].runs) == 10
 
 
-def test_a_default_that_has_changed_is_not_shown_in_the_place_of_today_s(results):
-    settings = {"radius": 0.1, "policy_kwargs": {"depth": 2}, "came_later": 1}
-    write_study(results / "suite", [cell(resolved=settings)], score=7.0, seeds=3)
-    assert find_side("ottrpo", results).cells["Hopper-v5"].study == "suite"
+def test_the_published_agents_are_those_of_today():
     published = find_side("ottrpo", PUBLISHED).cells
     assert {published[name].study for name in ("Hopper-v5", "Swimmer-v5")} == {"suite"}
     assert published["CliffWalking-v1"].study == "tabular-default"
+    tuned = find_side("ppo/tuned", PUBLISHED).cells
+    assert tuned["Hopper-v5"].study == "baselines-control"  # `training-time` has short ones
 
 
 def test_directories_of_runs(tmp_path, capsys):

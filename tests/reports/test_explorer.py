@@ -17,7 +17,7 @@ READABLE = (Path(__file__).parent / "readable.js").read_text()
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    path = tmp_path_factory.mktemp("explorer") / "explorer.html"
+    path = tmp_path_factory.mktemp("explorer") / "a-new-folder" / "explorer.html"
     assert main(["explore", "-o", str(path)]) == 0
     return path
 

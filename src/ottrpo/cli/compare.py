@@ -22,9 +22,10 @@ class Compare:
     """Compare two runs, directories of runs, cells of studies, or agents.
 
     Each side is a run's directory, a directory of runs (one per seed), STUDY:CELL of the results
-    or the cell's CSV file, AGENT or AGENT/CONFIGURATION over all results, or a file that an agent
-    was saved to. Scores are means over the evaluations of the last tenth of training, or over
-    fresh episodes of a saved agent; seeds are the unit.
+    or the cell's CSV file, AGENT or AGENT/CONFIGURATION over all results (of several studies the
+    newest of full length), or a file that an agent was saved to. Scores are means over the
+    evaluations of the last tenth of training, or over fresh episodes of a saved agent; seeds are
+    the unit.
     """
 
     a: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="A")]
@@ -44,12 +45,13 @@ class Compare:
 
         require_at_least(1, episodes=self.episodes)
         with mistakes():
-            comparison = compare(self._side(self.a), self._side(self.b))
+            sides = self._side(self.a), self._side(self.b)
+            comparison = compare(*sides)
             plots = [plot(duel.a, duel.b) for duel in comparison.duels]
         if self.json:
             say_json(as_data(comparison))
         else:
-            _tell(comparison, plots)
+            _tell(sides, comparison, plots)
         return 0
 
     def _side(self, text: str) -> "Side":
@@ -67,11 +69,11 @@ class Compare:
         return side_of_returns(text, trained.name, trained.environment, returns)
 
 
-def _tell(comparison: "Comparison", plots: list[list[str]]) -> None:
+def _tell(sides: tuple["Side", "Side"], comparison: "Comparison", plots: list[list[str]]) -> None:
     from ottrpo.reports.comparison import duel_table
     from ottrpo.reports.tables import for_terminal
 
-    a, b = comparison.names
+    a, b = sides
     say(f"a  {a}\nb  {b}\n{comparison.actions} actions")
     console = screen()
     console.print(

@@ -23,9 +23,10 @@ class Explore:
 
     def run(self) -> int:
         """Write it."""
+        from ottrpo.persistence.bundle import write_atomically
         from ottrpo.reports.explorer import explorer
 
         with mistakes():
-            self.out.write_text(explorer(), encoding="utf-8")
+            write_atomically(self.out, explorer().encode())
         say(f"written: {self.out}; open it in any browser")
         return 0

@@ -16,8 +16,8 @@ class Plot:
     """Draw learning curves side by side: mean over seeds, ± one standard deviation.
 
     Each is what `ottrpo compare` takes: a run's directory, a directory of runs (one per seed),
-    STUDY:CELL of the results, AGENT or AGENT/CONFIGURATION over all results. There is a panel for
-    each environment that all of them have.
+    STUDY:CELL of the results, AGENT or AGENT/CONFIGURATION over all results (of several studies
+    the newest of full length). There is a panel for each environment that all of them have.
     """
 
     what: Annotated[
@@ -54,6 +54,9 @@ class Plot:
             panels = printed.panels_of(sides, self.env)
             width = printed.COLUMN_INCHES if len(panels) == 1 else printed.TEXT_INCHES
             printed.save_figure(panels, labels, self.out, self.width or width)
+        for side in sides:
+            if side.others:
+                say(str(side))
         named = ", ".join(panel.title for panel in panels)
         say(f"written: {self.out} ({named}; mean over seeds ± one standard deviation)")
         return 0

@@ -45,6 +45,8 @@ def read_problem(data: Any) -> Problem:
     require(not missing, f"a {form} problem needs {', '.join(required)}; missing: {missing}")
     unknown = sorted(set(data) - {*required, *optional})
     require(not unknown, f"not a key of a {form} problem: {unknown}; optional: {optional}")
+    for key in (key for key in data if key not in ("allowed", "allowed_rk")):
+        require(not _has_truth(data[key]), f"{key} must be made of numbers, got true or false")
     if form == "rows":
         return DualProblem(**data)
     if form == "linear":
@@ -108,6 +110,13 @@ def _primal_value(problem: DualProblem | LinearProblem, solution: DualSolution) 
     nearest = problem.weight_r @ problem.gain_rk[row, solution.nearest_r]
     farthest = problem.weight_r @ problem.gain_rk[row, solution.farthest_r]
     return float(solution.split * nearest + (1.0 - solution.split) * farthest)
+
+
+def _has_truth(value: Any) -> bool:
+    """Whether there is a true or a false in it, which NumPy would take for 1 and 0."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return any(map(_has_truth, value)) if isinstance(value, list) else isinstance(value, bool)
 
 
 def _form(data: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ class Report:
     def run(self) -> int:
         """Read, count, tell."""
         from ottrpo.reports.tables import as_data, terminal_table
-        from ottrpo.results.reading import read_study, study_names
+        from ottrpo.results.reading import read_studies, study_names
 
         if self.sampled and not self.json:
             raise Mistake("--sampled goes with --json; the other reports show both ways to act")
@@ -51,13 +51,17 @@ class Report:
             return 0
         with mistakes():
             names = there if self.study is None else [self.study]
-            studies = {name: read_study(self.results / name) for name in names}
+            studies = read_studies(self.results, names)
             if self.json:
-                data = {name: as_data(x, sampled=self.sampled) for name, x in studies.items()}
-                say_json(data)
+                say_json(
+                    {
+                        name: as_data(study, sampled=self.sampled)
+                        for name, study in zip(names, studies, strict=True)
+                    }
+                )
                 return 0
             console = screen()
-            for study in studies.values():
+            for study in studies:
                 console.print(terminal_table(study, console))
         return 0
 

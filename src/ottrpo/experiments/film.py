@@ -123,6 +123,7 @@ def filmed(path: Path, env: Any, width: int | None = None) -> Iterator[Show]:
     if ending == ".gif":  # which counts milliseconds, and in steps of ten
         options = {"duration": 10 * round(100 * every / rate), "loop": 0}
     warnings.filterwarnings("ignore", message="os.fork")  # ffmpeg is started, and JAX warns of it
+    path.parent.mkdir(parents=True, exist_ok=True)
     writer: Any = imageio.get_writer(path, **options)
     with writer as film:
 

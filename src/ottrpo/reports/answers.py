@@ -108,10 +108,12 @@ def _paper_sentence(lines: Iterable[Line]) -> str:
     if not default:
         return ""
     words = [line.verdict.word for line in default]
+    same, above, below = (words.count(word) for word in (REPRODUCED, BETTER, BELOW))
+    rest = len(words) - same - above - below
     told = (
         f"Of the {len(default)} scores that the paper prints for OT-TRPO, ours with the defaults "
-        f"reproduce {words.count(REPRODUCED)}, lie above {words.count(BETTER)} and below "
-        f"{words.count(BELOW)}"
+        f"reproduce {same}, lie above {above} and below {below}"
+        f"{f', and {rest} cannot be compared yet' if rest else ''}"
     )
     failed = [line.cell.environment for line in literal if line.verdict.word == BELOW]
     if literal:

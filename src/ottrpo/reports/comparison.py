@@ -127,7 +127,12 @@ def different(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any
 
 def as_data(comparison: Comparison) -> dict[str, Any]:
     """The comparison for machines."""
-    told = ("mean", "std_seeds", "seeds")
+
+    def told(score: CellScore) -> dict[str, Any]:
+        statistics = score.statistics()
+        found = {name: statistics[name] for name in ("mean", "std_seeds", "seeds")}
+        return {"study": score.cell.study, "steps": score.cell.steps, **found}
+
     return {
         "a": comparison.names[0],
         "b": comparison.names[1],
@@ -136,8 +141,8 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
         "probability_interval": comparison.chance.interval,
         "environments": {
             duel.environment: {
-                "a": {name: duel.a.statistics()[name] for name in told},
-                "b": {name: duel.b.statistics()[name] for name in told},
+                "a": told(duel.a),
+                "b": told(duel.b),
                 "difference": duel.difference.value,
                 "difference_interval": duel.difference.interval,
                 "paired": duel.difference.paired,

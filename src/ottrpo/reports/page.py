@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ottrpo.persistence.bundle import write_atomically
-from ottrpo.results.reading import CellResult, StudyResult, read_study, study_names
+from ottrpo.results.reading import CellResult, StudyResult, read_studies
 from ottrpo.terminal import bar
 
 from .aggregates import aggregate_panel, aggregate_table, find_groups
@@ -74,7 +74,7 @@ def write_page(results: Path, path: Path, about: str | None = None) -> None:
         path: of the page.
         about: a study; only the parts where it stands are kept.
     """
-    studies = [read_study(results / name) for name in study_names(results)]
+    studies = read_studies(results)
     write_atomically(path, render(studies, about).encode())
 
 

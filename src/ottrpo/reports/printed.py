@@ -4,6 +4,7 @@ Whatever is compared has a dash and a marker of its own beside its colour, so th
 and white tells them apart. Letters stay letters in PDF and SVG.
 """
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from ottrpo.core.checks import require
+from ottrpo.persistence.bundle import write_atomically
 
 from .figures import Curve, Panel, cell_curve
 from .scales import NEAR, linear_up_to, scale_of
@@ -111,7 +113,9 @@ def save_figure(panels: Sequence[Panel], labels: Sequence[str], path: Path, widt
             ncols=min(3, len(labels)),
             frameon=False,
         )
-        figure.savefig(path, dpi=300)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format=path.suffix.lower()[1:], dpi=300)
+    write_atomically(path, drawn.getvalue())
 
 
 def _draw(axes: Any, panel: Panel) -> None:

@@ -5,7 +5,8 @@ A side is one of
     runs/...            a run's directory, or a directory of such directories
     control:tuned       results: a study and a cell of it, by its name or its configuration
     results/.../x.csv   the same cell by its file
-    trpo, trpo/tuned    an agent in all results, with one of its configurations
+    trpo, trpo/tuned    an agent in all results, with one of its configurations; where several
+                        studies have it, the newest whose runs are of full length
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,14 +15,40 @@ from typing import Any, NamedTuple
 
 from ottrpo.core.checks import Floats, require
 from ottrpo.names import known
-from ottrpo.results.reading import CellResult, curves_of, read_runs, read_study, study_names
+from ottrpo.results.reading import (
+    CellResult,
+    curves_of,
+    read_runs,
+    read_studies,
+    read_study,
+    study_names,
+)
+
+from .exhibits import read_plan
 
 
 class Side(NamedTuple):
-    """All that a name stands for: by environment, what is known of its runs."""
+    """All that a name stands for: by environment, what is known of its runs.
+
+    Attributes:
+        name: as it was asked for.
+        cells: by environment.
+        others: studies that have it too, and were not taken.
+    """
 
     name: str
     cells: Mapping[str, CellResult]
+    others: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Its name, and of several studies those it was taken from."""
+        if not self.others:
+            return self.name
+        taken = sorted({cell.study for cell in self.cells.values()})
+        return (
+            f"{self.name}, the newest of full length: {', '.join(taken)} "
+            f"(others, by STUDY:CELL: {', '.join(self.others)})"
+        )
 
 
 def find_side(text: str, results: Path) -> Side:
@@ -76,7 +103,7 @@ def _from_cell_file(text: str, path: Path) -> Side:
 
 def _from_agent(text: str, results: Path) -> Side:
     agent, _, wanted = text.partition("/")
-    cells = [cell for name in study_names(results) for cell in read_study(results / name).cells]
+    cells = [cell for study in read_studies(results) for cell in study.cells]
     agents = sorted({cell.agent for cell in cells if cell.curves})
     require(
         agent in agents,
@@ -94,27 +121,25 @@ def _from_agent(text: str, results: Path) -> Side:
 
 
 def side_of_agent(cells: Iterable[CellResult], agent: str, title: str) -> Side:
-    """An agent in one configuration, wherever it has finished runs.
+    """An agent in one configuration, wherever it has finished runs: the newest of full length.
 
     Raises:
         ValueError: if it has none.
     """
+    full = read_plan().full_steps
+    found = [cell for cell in cells if (cell.agent, cell.title) == (agent, title) and cell.curves]
+
+    def rank(cell: CellResult) -> tuple[bool, str, int]:
+        """Full length, then the date; of the same date that with more seeds."""
+        length = cell.steps or 0
+        return length >= full.get(cell.environment, 0), cell.collected, len(cell.runs)
+
     chosen: dict[str, CellResult] = {}
-    for cell in cells:
-        if (cell.agent, cell.title) == (agent, title) and cell.curves:
-            held = chosen.get(cell.environment)
-            if held is None or _weight(cell) > _weight(held):
-                chosen[cell.environment] = cell
-    return _side(f"{agent}/{title}", list(chosen.values()))
-
-
-def _weight(cell: CellResult) -> tuple[int, int]:
-    """Which of two studies counts: that of the later code, then that with more seeds.
-
-    Settings are added and not taken away, so who knows more of them is later: a default that has
-    changed since is not shown in the place of today's.
-    """
-    return len(cell.resolved), len(cell.runs)
+    for cell in found:
+        chosen[cell.environment] = max(chosen.get(cell.environment, cell), cell, key=rank)
+    side = _side(f"{agent}/{title}", list(chosen.values()))
+    taken = {cell.study for cell in chosen.values()}
+    return side._replace(others=tuple(sorted({cell.study for cell in found} - taken)))
 
 
 def _side(text: str, cells: Sequence[CellResult]) -> Side:

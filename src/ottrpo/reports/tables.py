@@ -348,7 +348,7 @@ def _drawn(table: Table, title: str, *, narrow: bool) -> Any:
     from rich.text import Text
 
     drawn = rich_table.Table(title=Text(title) if title else None, box=box.SIMPLE_HEAD)
-    drawn.pad_edge = False
+    drawn.pad_edge, drawn.collapse_padding = False, narrow
     for name, right in zip(table.columns, table.numeric, strict=True):
         if right or name == "actions":  # broken between words if there is no other way
             drawn.add_column(name, justify="right" if right else "left", overflow="fold")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ottrpo.core.checks import Floats, require
+from ottrpo.terminal import bar
 
 from .layout import AUDITS, MANIFEST, RUNS, run_directories
 from .run_directory import RunDirectory, returns_of
@@ -99,6 +100,7 @@ class CellResult:
         curves: by way to act; True takes the policy's mode.
         runs: the finished ones.
         audit: what their checks found; None if they had none.
+        collected: when its study was, in ISO 8601; empty if the manifest does not say.
     """
 
     study: str
@@ -114,6 +116,7 @@ class CellResult:
     curves: Mapping[bool, Curves] = field(default_factory=dict)
     runs: tuple[FinishedRun, ...] = ()
     audit: CellAudit | None = None
+    collected: str = ""
 
     @property
     def title(self) -> str:
@@ -176,6 +179,21 @@ def read_study(folder: Path) -> StudyResult:
     )
 
 
+def read_studies(results: Path, names: Iterable[str] | None = None) -> list[StudyResult]:
+    """The results of these studies, or of all; a bar tells how far it is.
+
+    Raises:
+        ValueError: if a file is damaged, or is not what was collected.
+    """
+    wanted = study_names(results) if names is None else list(names)
+    found = []
+    with bar("reading", len(wanted)) as after:
+        for name in wanted:
+            found.append(read_study(results / name))
+            after()
+    return found
+
+
 def _read_cell(
     held: StudyFolder, name: str, cell: Mapping[str, Any], runs: Sequence[FinishedRun]
 ) -> CellResult:
@@ -201,6 +219,7 @@ def _read_cell(
         resolved=cell.get("resolved") or {},
         curves=curves,
         runs=tuple(runs),
+        collected=str(manifest.get("collected") or ""),
     )
 
 
