@@ -14,19 +14,25 @@ def agent(**settings):
 
 
 @pytest.mark.parametrize(
-    ("lengths", "horizon"), [([20, 40], 100), ([150, 250], 200), ([1000], 1000), ([5000], 1000)]
+    ("advantage", "lengths", "horizon"),
+    [
+        *(("gae", [20, 40], 100), ("gae", [150, 250], 200), ("gae", [1000], 1000)),
+        *(("gae", [5000], 1000), ("mixed", [5, 7], 100), ("mixed", [20, 40], 300)),
+        *(("mixed", [150, 250], 2000), ("mixed", [1000], 10_000), ("mixed", [5000], 10_000)),
+    ],
 )
-def test_automatic_discount_follows_the_length_of_episodes(lengths, horizon):
-    trained = agent().learn(64)
+def test_automatic_discount_follows_the_length_of_episodes(advantage, lengths, horizon):
+    trained = agent(advantage=advantage).learn(64)
     trained.ep_info_buffer.clear()
     trained.ep_info_buffer.extend({"l": length, "r": 0.0} for length in lengths)
     assert trained.discount == pytest.approx(1 - 1 / horizon)
 
 
-def test_automatic_discount_before_any_episode_has_ended():
-    trained = agent().learn(128)  # Pendulum's episodes last 200 steps
+@pytest.mark.parametrize(("advantage", "horizon"), [("gae", 128), ("mixed", 1280)])
+def test_automatic_discount_before_any_episode_has_ended(advantage, horizon):
+    trained = agent(advantage=advantage).learn(128)  # Pendulum's episodes last 200 steps
     assert len(trained.ep_info_buffer) == 0
-    assert trained.discount == pytest.approx(1 - 1 / 128)
+    assert trained.discount == pytest.approx(1 - 1 / horizon)
     assert trained.last_update["train/discount"] == trained.discount
 
 

@@ -58,7 +58,7 @@ BOX_OPTIONS = {
     "scheduled gamma": {"gamma": {"start": 0.9, "end": 0.5}},
     "lambda": {"gae_lambda": 0.1},
     "scheduled lambda": {"gae_lambda": lambda left: 0.5 * left},
-    "vf_coef": {"vf_coef": 2.0},
+    "vf_coef": {"vf_coef": 1e-3},  # a larger one counts for nothing where all gradients are clipped
     "max_grad_norm": {"max_grad_norm": 0.01},
     "learning rate": {"learning_rate": 1e-3},
     "learning rate schedule": {"learning_rate": lambda left: 1e-3 * left},
