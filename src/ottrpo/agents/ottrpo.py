@@ -50,8 +50,8 @@ MIXED_TRACE = Either(as_schedule(FADING_TRACE), Straight(0.98, 0.9, SOON))
 MIXED_COLOR = Either(Straight(1.0, 0.0, LATE), Straight(1.0, 0.0, SOON))
 # where nothing ends: with a rate that stayed, returns fell again in the second half of training
 MIXED_CRITIC_RATE = Straight(CRITIC_RATE, 0.1 * CRITIC_RATE)
-# lengths of an episode that it looks ahead where none ends: a time limit is no end, and who thinks
-# so swims in a slow stroke
+# lengths of an episode that it looks ahead where none ends: a time limit is no end; with a view of
+# one length single Swimmers hardly learnt to swim
 MIXED_EPISODES = 10.0
 # √d σ at first: a body with many joints falls over noise that a car needs to get anywhere
 MIXED_NOISE = 0.7

@@ -58,8 +58,8 @@ FEWER_EPOCHS, LARGER_BATCHES = 0.3, 4
 MEMORY = 40.0  # updates over which gains are averaged
 # of all updates, over which policies are averaged: single ones stumble, their average rarely does
 AVERAGED = 0.05
-# of σ, that means may be beyond the box where nothing ends: farther out noise has no effect, and a
-# gait that is a local optimum stays one
+# of σ, that means may be beyond the box where nothing ends: farther out noise has no effect, and
+# nothing better is found
 OVERHANG = 1.0
 USUAL_VF_COEF = 0.5  # its loss stands alone here: the weight counts where gradients are clipped
 
@@ -102,7 +102,7 @@ class Part(NamedTuple):
     def targets(self, plan: Plan, mean: Array, std: Array) -> Array:
         """Where means should go: as planned, and back to the box from beyond it.
 
-        Bodies that fall do so less often where noise has no effect.
+        Not where bodies fall: a walker that was kept near the box fell over its noise.
         """
         xp, bound = namespace(mean), 1.0 + OVERHANG * std
         beyond = xp.where(self.ends, 0.0, mean - xp.clip(mean, -bound, bound))
