@@ -13,7 +13,7 @@ from gymnasium import spaces
 from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv, generate_random_map
 from gymnasium.envs.toy_text.utils import categorical_sample
 
-NUMBERS = 400  # of each kind
+NUMBERS = 500  # of each kind
 SIZES = (5, 6, 7, 8, 9, 10)
 MDP_STEPS = 100
 

@@ -311,7 +311,13 @@ class TabularAgent(Snapshot):
         estimates = self.estimates
         before = estimates.q_sa.copy(), estimates.count_sa.copy(), estimates.model
         q_sa = estimates.update(
-            self.settings, self.problem, batch, self.policy_sa, self._allowed(), remaining
+            self.settings,
+            self.problem,
+            batch,
+            self.policy_sa,
+            self._allowed(),
+            remaining,
+            self._update_rng,
         )
         try:
             require_finite(self.problem.name, "value Q(s, a)", q_sa, self.num_timesteps)

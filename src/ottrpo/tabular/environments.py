@@ -7,7 +7,7 @@ variants) becomes a `FiniteMDP`; any other with Discrete observations and action
 import copy
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -16,6 +16,7 @@ from gymnasium import spaces, wrappers
 
 from ottrpo.core.checks import Floats, require
 from ottrpo.envs import catalogue
+from ottrpo.persistence.environments.layers import layers_of
 
 from .mdp import FiniteMDP
 from .problem import Problem, positive
@@ -48,7 +49,7 @@ def as_problem(
             It can tighten the limit of an environment that is already made, not loosen it.
         use_table: False steps the environment even if it has a table.
     """
-    if isinstance(env, FiniteMDP | SteppedProblem):
+    if isinstance(env, Problem):
         require(
             step_cap is None or step_cap == env.step_cap,
             f"{env.name} already has a step cap of {env.step_cap}, got step_cap={step_cap}",
@@ -92,21 +93,16 @@ def _time_limit(env: gym.Env[Any, Any]) -> int | None:
     """The tightest TimeLimit around the environment."""
     limits = [
         int(layer._max_episode_steps)
-        for layer in _layers(env)
+        for layer in layers_of(env, whole=True)
         if isinstance(layer, wrappers.TimeLimit)
     ]
     return min(limits, default=None)
 
 
-def _layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
-    while isinstance(env, gym.Wrapper):
-        yield env
-        env = env.env
-    yield env
-
-
 def _is_plain(env: gym.Env[Any, Any]) -> bool:
-    return all(isinstance(layer, TRANSPARENT_WRAPPERS) for layer in list(_layers(env))[:-1])
+    return all(
+        isinstance(layer, TRANSPARENT_WRAPPERS) for layer in [*layers_of(env, whole=True)][:-1]
+    )
 
 
 def _has_trustworthy_table(env: Any) -> bool:

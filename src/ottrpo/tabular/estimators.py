@@ -54,16 +54,22 @@ class Estimates:
         policy_sa: Floats,
         allowed_sa: Bools,
         remaining: float = 0.0,
+        rng: np.random.Generator | None = None,
     ) -> Floats:
-        """Learn from a batch, in place, and return Q; this share of training remains."""
+        """Learn from a batch, in place, and return Q; this share of training remains.
+
+        A policy that explores is evaluated in a model that ``rng`` draws.
+        """
         if self.model is not None:
             self.model = self.model.plus(batch)
+            optimism, settling = settings.optimism_at(remaining), settings.settles(remaining)
             self.visits_s, self.q_sa[:] = self.model.evaluate(
                 policy_sa,
                 problem.step_cap,
                 settings.gamma,
-                settings.optimism_at(remaining),
-                settling=settings.settles(remaining),
+                optimism,
+                settling=settling,
+                rng=None if settling or optimism == 0 else rng,
             )
             self.count_sa[:] = self.model.visits()
             return self.q_sa

@@ -114,32 +114,6 @@ def simulate(
 
 
 @_compiled
-def simulate_returns(
-    tables: Array,
-    policy_sa: Array,
-    env_rng: Array,
-    action_rng: Array,
-    step_cap: int,
-    return_e: Array,
-) -> None:
-    """Fill ``return_e`` with the undiscounted returns of that many episodes."""
-    offset_r, cumulative_o, next_o, reward_o, terminal_o, start_cumulative_s, observation_s = tables
-    n_actions = policy_sa.shape[1]
-    for e in range(len(return_e)):
-        state = _first_above_sorted(start_cumulative_s, env_rng.random())
-        total = 0.0
-        for _ in range(step_cap):
-            action = sample_action(policy_sa, observation_s[state], action_rng.random())
-            row = state * n_actions + action
-            outcome = _first_above(cumulative_o, offset_r[row], offset_r[row + 1], env_rng.random())
-            state = next_o[outcome]
-            total += reward_o[outcome]
-            if terminal_o[outcome]:
-                break
-        return_e[e] = total
-
-
-@_compiled
 def td_sweeps(
     q_sa: Array,
     count_sa: Array,

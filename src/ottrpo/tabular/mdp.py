@@ -16,7 +16,7 @@ from .problem import Problem, Trajectories, no_mask, positive, refuse_empty_mask
 
 @final
 @dataclass(frozen=True, eq=False)
-class FiniteMDP:
+class FiniteMDP(Problem):
     """A Markov decision process with a known transition table.
 
     The outcomes of row ``r = s * A + a`` are the entries ``offset_r[r] : offset_r[r + 1]`` of the
@@ -24,10 +24,6 @@ class FiniteMDP:
     except where an environment keeps something to itself (Taxi's fickle passenger).
 
     Attributes:
-        name: what to call it in messages.
-        n_states: number of observations, i.e. of rows in a policy table.
-        n_actions: number of actions.
-        step_cap: steps after which an episode is truncated.
         offset_r: where the outcomes of each row begin.
         probability_o: their probabilities.
         next_o: the states they lead to.
@@ -38,10 +34,6 @@ class FiniteMDP:
         allowed_sa: which actions the environment's own mask allows; None if it has no mask.
     """
 
-    name: str
-    n_states: int
-    n_actions: int
-    step_cap: int
     offset_r: Any
     probability_o: Floats
     next_o: Any
@@ -213,6 +205,9 @@ class TableSimulator:
 
     def rollout(self, policy_sa: Floats, min_episodes: int, min_steps: int) -> Trajectories:
         """Whole episodes until both minima are met. The arrays are valid until the next call."""
+        return Trajectories(*self._played(policy_sa, min_episodes, min_steps))
+
+    def _played(self, policy_sa: Floats, min_episodes: int, min_steps: int) -> tuple[Any, ...]:
         cap = self._mdp.step_cap
         # the last episode begins with one of the minima unmet, and no episode exceeds the cap
         most = max(min_episodes * cap, min_steps - 1 + cap)
@@ -228,15 +223,13 @@ class TableSimulator:
             min_steps,
             self._buffer,
         )
-        return Trajectories(*(column[:steps] for column in self._buffer))
+        return tuple(column[:steps] for column in self._buffer)
 
     def returns(self, policy_sa: Floats, episodes: int) -> Floats:
         """Undiscounted returns of that many episodes."""
-        return_e = np.empty(episodes)
-        kernels.simulate_returns(
-            self._tables, policy_sa, self.env_rng, self.action_rng, self._mdp.step_cap, return_e
-        )
-        return return_e
+        # summed up one after the other, as an episode pays them
+        rewards = (self._played(policy_sa, 1, 1)[2] for _ in range(episodes))
+        return np.array([np.cumsum(reward_t)[-1] for reward_t in rewards])
 
     def capture(self, arrays: dict[str, Any]) -> tuple[dict[str, Any], None]:
         """The random streams as plain data; nothing else remains between two rollouts."""

@@ -6,9 +6,17 @@ step cap: with Q_h the value of h steps to go,
 
     Q_h(s, a) = (1 − d) (r + Σ P(s'|s, a) V_{h−1}(s')) + d U_h,   V_h(s) = Σ_a π(a|s) Q_h(s, a).
 
-*Doubt* d = k / (n + k) is the chance given to the pair being better than all that was seen: as if
-k of its visits had led to U_h, the most that h steps can pay at the rewards seen so far. A pair
-that was never tried is all doubt, and so worth trying, whatever the sign and the size of rewards.
+*Doubt* d = (k / (n + k))² is the chance given to the pair being better than all that was seen: that
+it leads to U_h, the most that h steps can pay at the rewards seen so far. A pair that was never
+tried is all doubt, and so worth trying, whatever the sign and the size of rewards. The square is
+for long episodes, which meet doubt at every step: with k / (n + k) hundreds of steps among pairs
+that were tried thousands of times promised more than a goal that is seldom reached.
+
+Shares of n visits err by 1/√n, which doubt does not cover: an action that had bad luck a hundred
+times would be left for good. So while the policy explores, P is drawn from what the counts leave
+possible, Dirichlet's distribution, anew for each update (Thompson's sampling): an action leads as
+often as it may well be the best. Where a pair has one outcome there is nothing to draw. A policy
+that settles goes by the shares themselves.
 
 What the policy's return gains from action a in state s is Σ_t P(s_t = s) Q_{T−t}(s, a): the
 occupancy and the mean of Q under it, which is what step 3 of Algorithm 1 asks for. That is the
@@ -98,6 +106,7 @@ class EmpiricalModel:
         optimism: float,
         *,
         settling: bool = True,
+        rng: np.random.Generator | None = None,
     ) -> tuple[Floats, Floats]:
         """The occupancy (expected visits an episode) and Q of a policy.
 
@@ -108,18 +117,19 @@ class EmpiricalModel:
             optimism: k, visits in favour of every pair. At 0 nothing is doubted but what was
                 never tried, and that is taken to be as bad as can be.
             settling: whether Q is the mean over visits, or that of all steps to go.
+            rng: draws the chances of what follows each pair; None takes the shares seen.
         """
         horizon = min(step_cap, max(1, VALUES_AT_MOST // self.n_states))
         count_r = self.visits().reshape(-1)
         row_o, tried_r = self.row_o, count_r > 0
-        chance_o = np.where(self.key_o % 2, 0.0, discount * self.count_o / count_r[row_o])
-        paid_r = _sums(row_o, self.reward_o, count_r.size)
+        share_o, mean_r = self._outcomes(count_r, rng)
+        doubt_r = (optimism / np.maximum(count_r + optimism, 1.0)) ** 2
         model = (
             np.searchsorted(row_o, np.arange(count_r.size + 1)),
             self.key_o // 2 % self.n_states,
-            chance_o,
-            paid_r / np.maximum(count_r, 1.0),
-            np.where(tried_r, optimism / np.maximum(count_r + optimism, 1.0), 1.0),
+            np.where(self.key_o % 2, 0.0, discount * share_o),
+            mean_r,
+            np.where(tried_r, doubt_r, 1.0),
         )
         visited_s = tried_r.reshape(self.n_states, -1).any(axis=1)
         start_s = (1.0 - RESTARTS) * self.start_s / self.start_s.sum()
@@ -128,6 +138,19 @@ class EmpiricalModel:
         value_hs = kernels.values_to_go(model, unknown_h, policy_sa)
         occupancy_s, first_sa, q_sa = kernels.weigh(model, unknown_h, policy_sa, value_hs, start_s)
         return occupancy_s, q_sa if settling else first_sa
+
+    def _outcomes(
+        self, count_r: Floats, rng: np.random.Generator | None = None
+    ) -> tuple[Floats, Floats]:
+        """The chance of each transition after its pair, and the mean reward of each pair."""
+        row_o = self.row_o
+        if rng is None:
+            paid_r = _sums(row_o, self.reward_o, count_r.size)
+            return self.count_o / count_r[row_o], paid_r / np.maximum(count_r, 1.0)
+        # Dirichlet's distribution with the counts as its parameters, by Gamma variates
+        weight_o = rng.standard_gamma(self.count_o)
+        share_o = weight_o / _sums(row_o, weight_o, count_r.size)[row_o]
+        return share_o, _sums(row_o, share_o * self.reward_o / self.count_o, count_r.size)
 
     def bound(self, horizon: int, *, best: bool) -> Floats:
         """The most (or the least) that h = 0, 1, ... steps can pay at the rewards seen so far.

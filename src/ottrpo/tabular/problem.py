@@ -1,5 +1,6 @@
 """What a finite problem is to an agent: something that gives simulators with their own streams."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
@@ -71,27 +72,25 @@ class Simulator(World, Protocol):
         """Undiscounted returns of that many episodes."""
 
 
-class Problem(Protocol):
-    """A finite problem: `FiniteMDP` or `SteppedProblem`."""
+@dataclass(frozen=True, eq=False)
+class Problem(ABC):
+    """A finite problem: `FiniteMDP` or `SteppedProblem`.
 
-    @property
-    def name(self) -> str:
-        """What to call it in messages; the environment's id where there is one."""
+    Attributes:
+        name: what to call it in messages; the environment's id where there is one.
+        n_states: number of observations, i.e. of rows in a policy table.
+        n_actions: number of actions.
+        step_cap: steps after which an episode is truncated.
+    """
 
-    @property
-    def n_states(self) -> int:
-        """Number of states an agent can tell apart."""
+    name: str
+    n_states: int
+    n_actions: int
+    step_cap: int
 
-    @property
-    def n_actions(self) -> int:
-        """Number of actions."""
-
-    @property
-    def step_cap(self) -> int:
-        """Steps after which an episode is truncated."""
-
+    @abstractmethod
     def simulator(self, seed: int | np.random.SeedSequence, *, masks: bool = False) -> Simulator:
-        """A simulator that obeys the problem's action masks if asked to."""
+        """A simulator with random streams of its own, that obeys action masks if asked to."""
 
 
 def within_mask(policy_sa: Floats, allowed_sa: Bools) -> Floats:

@@ -7,7 +7,7 @@ The same names stand in the constructor of an agent, in the TOML files of
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self, final, get_args
+from typing import Any, Literal, Self, final, get_args, get_origin
 
 import numpy as np
 
@@ -81,7 +81,8 @@ class EstimationSettings:
             (policy evaluation; needs a known transition table). By default ``model``, or ``td``
             where a setting is given that has no meaning for a model.
         optimism: with ``model``, visits in favour of every pair, that count less and less until
-            four fifths of training are over. 0 never tries what was never tried.
+            four fifths of training are over; models are drawn as long. 0 never tries what was
+            never tried, and draws none.
         target: what stands for the value of the next state in a TD target: Q of the action taken
             there (``sarsa``, the paper's formula), the policy's mean (``expected``) or the
             maximum (``max``).
@@ -120,29 +121,23 @@ class EstimationSettings:
         beyond_model = [name for name in WITHOUT_MODEL if self._is_given(name)]
         if self.estimator is None:
             object.__setattr__(self, "estimator", "td" if beyond_model else "model")
-        _one_of("estimator", self.estimator, get_args(Estimator))
         if self.discount is None:
             object.__setattr__(self, "discount", 1.0 if self.by_model else 0.99)
         if self.occupancy is None:
             object.__setattr__(self, "occupancy", "model" if self.by_model else "visits")
-        require(0 <= self.gamma <= 1, f"discount must lie in [0, 1], got {self.discount}")
-        require(
-            math.isfinite(self.optimism) and self.optimism >= 0,
-            f"optimism must not be negative, got {self.optimism}",
-        )
-        require(
-            0 < self.learning_rate <= 1,
-            f"learning_rate must lie in (0, 1], got {self.learning_rate}",
-        )
-        require(
-            self.learning_rate_decay >= 0,
-            f"learning_rate_decay must not be negative, got {self.learning_rate_decay}",
-        )
-        require(math.isfinite(self.initial_q), f"initial_q must be finite, got {self.initial_q}")
-        require(self.sweeps >= 1, f"sweeps must be at least 1, got {self.sweeps}")
-        _one_of("target", self.target, get_args(Target))
-        _one_of("direction", self.direction, get_args(Direction))
-        _one_of("occupancy", self.occupancy, get_args(Occupancy))
+        for each in fields(self):
+            allowed, value = _choices(each.type), getattr(self, each.name)
+            told = f"{each.name} must be one of {', '.join(allowed)}; got {value!r}"
+            require(not allowed or value in allowed, told)
+        for name, right, must in (
+            ("discount", 0 <= self.gamma <= 1, "lie in [0, 1]"),
+            ("optimism", math.isfinite(self.optimism) and self.optimism >= 0, "not be negative"),
+            ("learning_rate", 0 < self.learning_rate <= 1, "lie in (0, 1]"),
+            ("learning_rate_decay", self.learning_rate_decay >= 0, "not be negative"),
+            ("initial_q", math.isfinite(self.initial_q), "be finite"),
+            ("sweeps", self.sweeps >= 1, "be at least 1"),
+        ):
+            require(right, f"{name} must {must}, got {getattr(self, name)}")
         require(
             self.estimator == "mc" or not self.normalise_returns,
             f"normalise_returns needs estimator 'mc', got estimator {self.estimator!r}",
@@ -281,7 +276,6 @@ class RegionSettings(TabularSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _one_of("region", self.region, get_args(Region))
         given = [name for name in SCHEDULED if getattr(self, name) is not None]
         require(len(given) < 2, f"give one of {', '.join(SCHEDULED)}; got {' and '.join(given)}")
         for name in given:
@@ -349,8 +343,6 @@ class WPOSettings(TabularSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _one_of("tie", self.tie, get_args(Tie))
-        _one_of("multiplier", self.multiplier, get_args(Multiplier))
         require(
             self.fixed_multiplier >= self.fixed_multiplier_spread / 2 >= 0,
             "fixed_multiplier must be at least half of fixed_multiplier_spread, got "
@@ -377,8 +369,9 @@ def _value_of(name: str, value: float | Schedule, progress_remaining: float) -> 
     return value
 
 
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    require(value in allowed, f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+def _choices(kind: Any) -> tuple[str, ...]:
+    """What a setting of this type may be, if it is a choice."""
+    return next((get_args(k) for k in (kind, *get_args(kind)) if get_origin(k) is Literal), ())
 
 
 def _at_least_one(name: str, value: object) -> None:

@@ -11,26 +11,18 @@ from ottrpo.core.checks import Bools, Floats, require
 from ottrpo.persistence.environments import capture_layers, restore_layers, why_not_exact
 
 from . import kernels
-from .problem import Trajectories, no_mask, refuse_empty_mask, streams, within_mask
+from .problem import Problem, Trajectories, no_mask, refuse_empty_mask, streams, within_mask
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class SteppedProblem:
+class SteppedProblem(Problem):
     """Any environment with Discrete observations and actions, played by stepping it.
 
     Attributes:
-        name: what to call it in messages.
-        n_states: number of observations.
-        n_actions: number of actions.
-        step_cap: steps after which an episode is truncated, by the environment or by us.
         make: gives a fresh environment; every simulator has its own.
     """
 
-    name: str
-    n_states: int
-    n_actions: int
-    step_cap: int
     make: Callable[[], gym.Env[Any, Any]]
 
     def simulator(
