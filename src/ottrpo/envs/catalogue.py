@@ -33,6 +33,21 @@ class Grid:
     arrows: str
     signs: Mapping[int, str]
 
+    def drawn(self, policy_sa: Any) -> str:
+        """One character per state: the arrow of its most probable action, or its sign.
+
+        >>> import numpy as np
+        >>> world = Grid(columns=2, arrows="<>", signs={3: "G"})
+        >>> print(world.drawn(np.array([[0.1, 0.9], [0.8, 0.2], [0.0, 1.0], [0.5, 0.5]])))
+        > <
+        > G
+        """
+        cell_s = [self.arrows[action] for action in policy_sa.argmax(axis=1)]
+        for state, sign in self.signs.items():
+            cell_s[state] = sign
+        starts = range(0, len(cell_s), self.columns)
+        return "\n".join(" ".join(cell_s[start : start + self.columns]) for start in starts)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:

@@ -19,14 +19,11 @@ from .lean import LeanVecEnv
 if TYPE_CHECKING:
     from .batched.task import Task
 
-_TASKS = {
-    "locomotion": ["Ant", "HalfCheetah", "Hopper", "Swimmer", "Walker2d"],
-    "humanoids": ["Humanoid", "HumanoidStandup"],
-    "arms": ["Pusher", "Reacher"],
-    "pendulums": ["InvertedDoublePendulum", "InvertedPendulum"],
-}
-# the class of an environment of Gymnasium's -> where its task is
-_HOME = {f"{task}Env": (module, task) for module, tasks in _TASKS.items() for task in tasks}
+# those that can be simulated together, by the names of their tasks
+_TASKS = (
+    *("Ant", "HalfCheetah", "Hopper", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum"),
+    *("InvertedPendulum", "Pusher", "Reacher", "Swimmer", "Walker2d"),
+)
 _GYMNASIUM = "gymnasium.envs.mujoco."
 _VERSION = "_v5"
 
@@ -112,8 +109,8 @@ def task_of(id: "str | Task", **kwargs: Any) -> "Task | None":
     env = catalogue.make(id, disable_env_checker=True, **kwargs)
     reason = _why_not(env)
     if reason is None:
-        module, name = _HOME[type(env.unwrapped).__name__]
-        task: Task = getattr(import_module(f"ottrpo.envs.batched.{module}"), name)(env)
+        tasks = import_module("ottrpo.envs.batched.gymnasium_tasks")
+        task: Task = getattr(tasks, type(env.unwrapped).__name__.removesuffix("Env"))(env)
         return task
     env.close()
     print(f"{id}: {reason}; its environments are stepped one after the other")  # noqa: T201
@@ -124,7 +121,7 @@ def _why_not(env: gym.Env[Any, Any]) -> str | None:
     """Why an environment's physics can't be batched; ``None`` if it can."""
     kind = type(env.unwrapped)
     ours = kind.__module__.startswith(_GYMNASIUM) and kind.__module__.endswith(_VERSION)
-    if not ours or kind.__name__ not in _HOME:
+    if not ours or kind.__name__.removesuffix("Env") not in _TASKS:
         return "there is no batched physics for it"
     if env.spec is not None and env.spec.additional_wrappers:
         return "it is registered with wrappers of its own"

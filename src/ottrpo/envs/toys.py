@@ -143,7 +143,7 @@ class Match(Toy):
         return code
 
 
-class Graze(gym.Env[Any, Any]):
+class Graze(Toy):
     """Two meadows, and none has grass twice in a row: one has to go to both, unforeseeably.
 
     A point for a step to within 0.2 of −0.7 or 0.7, unless the step before went there as well.
@@ -159,15 +159,11 @@ class Graze(gym.Env[Any, Any]):
     def __init__(self) -> None:
         self.observation_space = spaces.Box(0.0, 1.0, (1,), np.float32)
         self.action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
-        self._steps, self._grazed = 0, -1
+        self._grazed = -1
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        """Start an episode; both have grass."""
-        super().reset(seed=seed)
-        self._steps, self._grazed = 0, -1
-        return np.zeros(1, np.float32), {}
+    def _draw(self) -> Any:
+        self._grazed = -1  # an episode starts: both have grass
+        return np.zeros(1, np.float32)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Go somewhere."""
