@@ -204,15 +204,16 @@ def test_the_advantages_that_callbacks_see_are_those_of_the_update(kind, monkeyp
     improve = type(agent.algorithm).improve
 
     def improve_and_tell(self, before, state, batch, *rest):
-        learnt.append(batch)
+        learnt.append((batch, self.estimate.normaliser.reward_unit(state.rewards)))
         return improve(self, before, state, batch, *rest)
 
     monkeypatch.setattr(type(agent.algorithm), "improve", improve_and_tell)
     diary = Diary()
     agent.learn(64, callback=diary)
     for field, name in (("advantages", "advantage"), ("returns", "target"), ("values", "value")):
-        seen = diary.buffer[field]
-        np.testing.assert_array_equal(seen.reshape(-1), getattr(learnt[-1], name))
+        seen, (batch, unit) = diary.buffer[field], learnt[-1]
+        assert unit != 1.0
+        np.testing.assert_array_equal(seen.reshape(-1), getattr(batch, name) * unit)
     assert agent.rollout_buffer is diary.view
     assert diary.view.full
     assert pickle.loads(pickle.dumps(agent)).rollout_buffer is None

@@ -267,7 +267,7 @@ class Counter(gym.Env):
 def test_who_stops_in_mid_rollout_goes_on_from_there(kind, count):
     agent = small(kind, DummyVecEnv([Counter] * count))
     agent.learn(64, callback=lambda told, _: agent.num_timesteps < 21 * count)
-    assert np.array_equal(agent._last_obs.flat, np.full((count, 1), 21))
+    assert np.array_equal(agent._last_obs, np.full((count, 1), 21))
 
 
 def test_a_sample_is_drawn_for_the_rows_asked_for_and_nothing_is_kept():

@@ -506,11 +506,15 @@ def test_discounts_outside_their_range_are_refused(name, value):
 
 
 def test_defaults_differ_by_the_kind_of_action():
-    box, labels = agent(REACH).learn(64), agent(MATCH).learn(64)
+    sampled = agent(MATCH, advantage="gae")
+    box, labels = agent(REACH).learn(64), sampled.learn(64)
     assert (agent(REACH).trace_decay, box.trace_decay) == pytest.approx((0.98, 0.92))
-    assert (agent(MATCH).trace_decay, labels.trace_decay) == (0.95, 0.95)
+    assert (agent(MATCH).trace_decay, labels.trace_decay) == pytest.approx((0.98, 0.95))
     assert agent(MATCH, gae_lambda=0.5).trace_decay == 0.5
     # two coordinates whose variances add up to 0.49: the mean cost; at the end 1 % of it
     assert box.last_update["ot/radius"] == pytest.approx(0.01 * 0.49, rel=0.3)
     # three labels, nearly uniform: two draws differ two times in three
     assert labels.last_update["ot/radius"] == pytest.approx(0.1 * 2 / 3, rel=0.05)
+    # with critics 10 % at first, 1 % at the end
+    critical = agent(MATCH).learn(64)
+    assert critical.last_update["ot/radius"] == pytest.approx(0.01 * 2 / 3, rel=0.05)

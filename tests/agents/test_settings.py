@@ -150,6 +150,22 @@ def test_sb3_s_words_for_what_is_so_anyway():
     assert agent(policy_kwargs={"net_arch": None}).policy.net_arch["pi"] == [64, 64]
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("ent_coef", 0.0), ("ent_coef", 0), ("target_kl", None), ("use_rms_prop", False)),
+        *(("rollout_buffer_class", None), ("rollout_buffer_kwargs", None)),
+    ],
+)
+def test_settings_of_sb3_that_say_what_is_so_anyway(name, value):
+    """Files of RL-Zoo often say them: there is no entropy bonus, so one of weight 0 is had."""
+    made = agent(**{name: value})
+    assert name not in made.settings()
+    assert not hasattr(made, name)
+    with pytest.raises(ValueError, match=f"OTTRPO has no '{name}': "):
+        agent(**{name: 0.5})
+
+
 @pytest.mark.parametrize("radius", [1e-12, 9e-11])
 def test_a_radius_that_would_be_raised_in_silence_is_refused(radius):
     with pytest.raises(ValueError, match="radius must be at least 1e-10"):

@@ -3,6 +3,7 @@ is installed the slow test trains, enjoys, goes on and tunes with the Zoo's own 
 
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -132,16 +133,38 @@ def test_keys_of_other_agents_are_refused_with_what_to_use_instead(key, told):
     assert "\n" not in str(refusal.value)
 
 
+def said_by(folder, *words):
+    command = [sys.executable, *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_a_checkpoint_and_a_film_as_the_documentation_has_it(tmp_path):
+    for module in ("rl_zoo3", "moviepy", "pygame"):
+        pytest.importorskip(module)
+    page = (Path(__file__).parents[2] / "docs/ottrpo.md").read_text()
+    script = page.split('python -c "')[1].split('"')[0]
+    cart = ["--algo", "ottrpo", "--env", "CartPole-v1"]
+    zoo_s = ("-m", "ottrpo.agents.zoo")
+    said_by(tmp_path, *zoo_s, "train", *cart, "-n", "2100", "--save-freq", "2048")
+    seen = ["-f", "logs", "-n", "50"]
+    said = said_by(
+        tmp_path, *zoo_s, "enjoy", *cart, *seen, "--no-render", "--load-checkpoint", "2048"
+    )
+    assert "rl_model_2048_steps" in said
+    said_by(tmp_path, "-c", script, *cart, *seen)
+    assert list(tmp_path.glob("logs/ottrpo/CartPole-v1_1/videos/*.mp4"))
+
+
 @pytest.mark.slow
 def test_train_enjoy_go_on_and_tune(tmp_path):
     pytest.importorskip("rl_zoo3")
     pytest.importorskip("pandas")  # for the Zoo's report of a search
 
     def run(*words):
-        command = [sys.executable, "-m", "ottrpo.agents.zoo", *words]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return said_by(tmp_path, "-m", "ottrpo.agents.zoo", *words)
 
     pendulum = ["--algo", "ottrpo", "--env", "Pendulum-v1"]
     several = ["--vec-env", "subproc", "--hyperparams", "n_envs:2", "n_steps:256"]

@@ -11,8 +11,8 @@ from scipy.stats import norm
 from ottrpo.core import Mahalanobis, PNorm, SquaredEuclidean, gaussian_w2_squared
 from ottrpo.engine.acting import Eyes, act, actor_for, draw_noise
 from ottrpo.engine.densities import Flow, Mixture, RichActions
+from ottrpo.engine.models.base import STANDARD_ERRORS
 from ottrpo.engine.models.transported import (
-    STANDARD_ERRORS,
     by_components,
     by_noise,
     component_costs,

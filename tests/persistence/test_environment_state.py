@@ -57,8 +57,8 @@ def assert_same(left, right):
         assert a[2] == b[2]
 
 
-def goes_on(make, *, before=137, after=260):
-    """Play, capture through JSON, restore into a fresh environment, play on in both."""
+def goes_on(make, *, before=137, after=260, past=11):
+    """Play, capture through JSON, restore into one that has played a little, play on in both."""
     first, second = make(), make()
     try:
         space = copy.deepcopy(first.action_space)  # an environment may draw from its own
@@ -75,8 +75,9 @@ def goes_on(make, *, before=137, after=260):
         assert reason is None
         second.seed(99)
         second.reset()
-        played(second, actions(11))
-        second.reset()
+        if past:
+            played(second, actions(past))
+            second.reset()
         VectorWorld(second).restore(json.loads(json.dumps(data)), arrays)
         later = actions(after)
         assert_same(played(first, later), played(second, later))
@@ -349,6 +350,29 @@ class Slotted(Strange):
         return seen * self.steps + self.__secret, *rest
 
 
+class Counted(Strange):
+    """Its count stands in the class until the first step, and what was done last nowhere."""
+
+    count = 0
+
+    def step(self, action):
+        self.count += 1
+        before, self.last = getattr(self, "last", action), action
+        seen, *rest = super().step(action)
+        return seen + np.float32(self.count) + np.float32(np.sum(before)), *rest
+
+
+class EmptySlot(Strange):
+    """A slot that is filled in the first step."""
+
+    __slots__ = ("filled",)
+
+    def step(self, action):
+        self.filled = getattr(self, "filled", 0) + 1
+        seen, *rest = super().step(action)
+        return seen + np.float32(self.filled), *rest
+
+
 class Sampling(gym.ActionWrapper):
     """Now and then does something of its own."""
 
@@ -366,7 +390,7 @@ class Global(Strange):
 @pytest.mark.parametrize(
     "make",
     [
-        *(Strange, Slotted),
+        *(Strange, Slotted, Counted, EmptySlot),
         lambda: Stepping(gym.make("Pendulum-v1")),
         lambda: Sampling(gym.make("Pendulum-v1")),
         lambda: wrappers.RescaleAction(
@@ -375,10 +399,11 @@ class Global(Strange):
     ],
 )
 @pytest.mark.parametrize("count", [1, 2])
-def test_environments_of_one_s_own_go_on_exactly_if_they_do_in_a_trial(make, count):
+@pytest.mark.parametrize("past", [0, 11])
+def test_environments_of_one_s_own_go_on_exactly_if_they_do_in_a_trial(make, count, past):
     env = DummyVecEnv([lambda: Monitor(make())] * count)
     assert VectorWorld(env).why_not_exact() is None
-    goes_on(lambda: DummyVecEnv([lambda: Monitor(make())] * count), before=37, after=60)
+    goes_on(lambda: DummyVecEnv([lambda: Monitor(make())] * count), before=37, after=60, past=past)
 
 
 def test_generators_that_a_checkpoint_keeps_are_no_hidden_state():
@@ -467,6 +492,11 @@ def test_a_state_of_other_parts_is_refused():
     data["environments"][0][-1]["state"]["attributes"]["action_space"] = 1
     with pytest.raises(ValueError, match="no state 'action_space'"):
         VectorWorld(made(lambda: gym.make("Pendulum-v1"))).restore(data, arrays)
+    for name in ("step", "unwrapped", "np_random", "spec", "__class__", "__dict__", "not a name"):
+        data, _ = VectorWorld(made(lambda: gym.make("Pendulum-v1"))).capture(arrays)
+        data["environments"][0][-1]["state"]["attributes"][name] = 1
+        with pytest.raises(ValueError, match=f"no state '{name}'"):
+            VectorWorld(made(lambda: gym.make("Pendulum-v1"))).restore(data, arrays)
 
 
 def test_what_checkpoints_name_stays_where_it_is():

@@ -73,3 +73,10 @@ def test_other_contents_are_refused_in_one_line(trained, tmp_path):
     for case in cases:
         with pytest.raises(ValueError, match=r"^[^\n]+$"):
             case()
+
+
+def test_who_opens_it_as_one_of_ours_is_told_what_it_is(trained):
+    folder, *_ = trained
+    with pytest.raises(ValueError, match=r"Stable-Baselines3 saved.*load_sb3") as refusal:
+        OTTRPO.load(folder / "ppo.zip")
+    assert "\n" not in str(refusal.value)

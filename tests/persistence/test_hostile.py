@@ -166,7 +166,7 @@ def test_what_could_not_be_read_is_not_written(tmp_path):
 
 def test_the_limits_are_those_that_the_page_tells():
     page = (Path(__file__).parent.parent.parent / "docs" / "checkpoints.md").read_text()
-    table = page.split("| limit | |")[1].split("\n\n")[0]
+    table = page.split("| of | limit |")[1].split("\n\n")[0]
     limits = (bundle.MAX_ARRAYS, bundle.MAX_AXES, bundle.MAX_ARRAYS_HEADER)
     limits += (strict_json.MAX_BYTES, strict_json.MAX_DEPTH, strict_json.MAX_DIGITS)
     assert re.findall(r"[\d,]*\d", table) == [f"{limit:,}" for limit in limits]

@@ -99,6 +99,21 @@ def test_there_are_six_steps_to_fail(tmp_path):
     assert len(steps_of_a_write(tmp_path)) == 6  # the range above covers all
 
 
+def test_a_place_that_takes_no_files_is_told_by_the_name_that_was_asked_for(tmp_path, monkeypatch):
+    def refuse(path, *rest):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(PermissionError) as told:
+        bundle.write_atomically(tmp_path / "agent.zip", b"content")
+    assert told.value.filename == str(tmp_path / "agent.zip")
+
+
+def test_a_path_may_be_a_text(tmp_path):
+    bundle.write_atomically(str(tmp_path / "new" / "policy.onnx"), b"content")
+    assert (tmp_path / "new" / "policy.onnx").read_bytes() == b"content"
+
+
 def test_new_folders_are_on_the_disk_too(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(bundle, "sync_directory", synced.append)

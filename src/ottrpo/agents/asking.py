@@ -1,7 +1,7 @@
 """What the policy and the value function say of observations, asked as SB3's policies are.
 
 Everything is in the units of the environment: actions as drawn, before they are clipped to their
-box, and densities per unit of action. Values are in the units in which they are learnt.
+box, densities per unit of action, and values as rewards come, normalised or not.
 """
 
 import math
@@ -33,11 +33,14 @@ class Gaussian:
     def sample(self) -> Array:
         """An action for each row."""
         noise = self._rng.standard_normal(self._mean.shape, dtype=np.float32)
-        return (self._mean + self._std * noise).reshape(self._shape)
+        return self._made(self._mean + self._std * noise)
 
     def mode(self) -> Array:
-        """The likeliest action of each row."""
-        return self._mean.reshape(self._shape)
+        """The likeliest action of each row; of one that is squashed, its squashed mean."""
+        return self._made(self._mean)
+
+    def _made(self, drawn: Array) -> Array:
+        return drawn.reshape(self._shape)
 
     def log_prob(self, actions: Array) -> Array:
         """Logarithm of the density at an action of each row."""
@@ -89,15 +92,6 @@ class SquashedGaussian(Gaussian):
         super().__init__(actions, rng, mean, std)
         self._mean, self._std, self._box = mean, std, actions
 
-    def sample(self) -> Array:
-        """An action for each row."""
-        noise = self._rng.standard_normal(self._mean.shape, dtype=np.float32)
-        return self._squashed(self._mean + self._std * noise)
-
-    def mode(self) -> Array:
-        """The squashed mean of each row."""
-        return self._squashed(self._mean)
-
     def log_prob(self, actions: Array) -> Array:
         """Logarithm of the density at an action of each row."""
         half = 0.5 * (self._box.high - self._box.low)
@@ -109,7 +103,7 @@ class SquashedGaussian(Gaussian):
     def entropy(self) -> None:
         """There is no formula for it."""
 
-    def _squashed(self, drawn: Array) -> Array:
+    def _made(self, drawn: Array) -> Array:
         return self._box.to_world(np.tanh(drawn)).reshape(self._shape)
 
 
@@ -265,7 +259,7 @@ class Asked(Playing):
         return OnTensors(distribution) if holds_tensors(obs) else distribution
 
     def predict_values(self, obs: Any) -> Array:
-        """The value of each observation, [n, 1]."""
+        """The value of each observation, [n, 1], in the unit of the environment's rewards."""
         value = self.values_of(self._encoded(as_arrays(obs)))
         return tensors(value) if holds_tensors(obs) else value
 
@@ -275,7 +269,7 @@ class Asked(Playing):
         eyes = Eyes(self.algorithm.estimate.normaliser, state.observations)
         network, value = state.networks.value, np.empty((rows, 1), np.float32)
         forward_for(network.body, network.head, eyes, rows)(encoded.flat, encoded.images, value)
-        return value
+        return value * np.float32(eyes.normaliser.reward_unit(state.rewards))
 
     def _encoded(self, observation: Any) -> Encoded:
         batch, _ = as_batch(observation, self.observation_space)

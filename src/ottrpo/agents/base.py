@@ -42,7 +42,7 @@ from .offering import offer
 from .policies import POLICIES, actions_for, architecture_of, layout_for, weight_decay_of
 from .saving import SavedAgent, streams
 from .settings import DeepSettings
-from .watching import Locals, RolloutView, Watcher, complete_view, see_to_observation
+from .watching import Locals, RolloutView, Watcher, complete_view, see_to_observation, unbroken
 
 # settings that are asked for at every update; for the others the algorithm is built anew
 LIVE = {"learning_rate", "n_steps", "gamma", "gae_lambda", "radius", "noise_color"}
@@ -54,7 +54,6 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
 
     policy_aliases: ClassVar[dict[str, Any]] = POLICIES
     LOG_STD_INIT: ClassVar[float] = 0.0
-    _last_obs: Any
     rollout_buffer: Any = None  # a `RolloutView` of the last rollout
     settings_type: ClassVar[type[DeepSettings]]
     told: DeepSettings  # change it by `tell`, or by assigning to the attribute of the setting
@@ -348,11 +347,12 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         actor = self.actor(steps, source.rows, self.rng, masked=masked, policy=policy)
         watcher = None if callback is None else Watcher(self, callback, actor)
         taken, starts = self.num_timesteps, self._last_episode_starts
-        collected = collect(source, actor, self._last_obs, steps, watcher, taken=taken)
+        with unbroken(self):
+            collected = collect(source, actor, self._seen, steps, watcher, taken=taken)
         if collected is None:
             return None
         rollout, recorder = collected
-        self._last_obs, self._last_episode_starts = recorder.at(-1), rollout.done[-1]
+        self._seen, self._last_episode_starts = recorder.at(-1), rollout.done[-1]
         if watcher is None:
             self._update_info_buffer(recorder.endings, np.ones(len(recorder.endings)))
             self.num_timesteps += steps * source.rows

@@ -10,6 +10,14 @@ from ottrpo.core.checks import Refused
 from ottrpo.engine.schedules import as_schedule
 
 Check = Callable[[str, Any], Any]
+# settings of SB3's that may be said with the one value that is true of an agent without them
+SO_ANYWAY = {"ent_coef": 0.0, "target_kl": None, "use_rms_prop": False}
+SO_ANYWAY |= dict.fromkeys(("rollout_buffer_class", "rollout_buffer_kwargs"))
+
+
+def is_so_anyway(name: str, value: Any) -> bool:
+    """Whether nothing has to be done for the setting to be as it is asked for."""
+    return name in SO_ANYWAY and (value is SO_ANYWAY[name] or value == SO_ANYWAY[name])
 
 
 def number(name: str, value: Any) -> float:
@@ -40,32 +48,19 @@ def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> Any:
     return value
 
 
-def fraction(name: str, value: Any) -> float:
-    """``value`` if it lies between 0 and 1."""
-    if not 0 <= number(name, value) <= 1:
-        raise Refused(f"{name} must lie between 0 and 1, got {value!r}")
-    return float(value)
+def _number_that(right: Callable[[float], Any], must: str) -> Callable[[str, Any], float]:
+    def check(name: str, value: Any) -> float:
+        if not right(number(name, value)):
+            raise Refused(f"{name} must {must}, got {value!r}")
+        return float(value)
+
+    return check
 
 
-def not_negative(name: str, value: Any) -> float:
-    """``value`` if it is not negative."""
-    if not number(name, value) >= 0:
-        raise Refused(f"{name} must not be negative, got {value!r}")
-    return float(value)
-
-
-def positive(name: str, value: Any) -> float:
-    """``value`` if it is a positive number."""
-    if not number(name, value) > 0:
-        raise Refused(f"{name} must be a positive number, got {value!r}")
-    return float(value)
-
-
-def finite(name: str, value: Any) -> float:
-    """``value`` if it is neither NaN nor infinite."""
-    if not np.isfinite(number(name, value)):
-        raise Refused(f"{name} must be finite, got {value!r}")
-    return float(value)
+fraction = _number_that(lambda value: 0 <= value <= 1, "lie between 0 and 1")
+not_negative = _number_that(lambda value: value >= 0, "not be negative")
+positive = _number_that(lambda value: value > 0, "be a positive number")
+finite = _number_that(np.isfinite, "be finite")
 
 
 def scheduled(name: str, value: Any, check: Check) -> Any:

@@ -45,6 +45,4 @@ class ClippedPPO(DeepAgent):
     LOG_STD_INIT: ClassVar[float] = OTTRPO.LOG_STD_INIT
 
     def _algorithm(self) -> ClippedRatio:
-        return ClippedRatio(
-            clip_range=self.told.clip_range, ent_coef=self.told.ent_coef, **self._shared()
-        )
+        return ClippedRatio(**self.told.of(ClippedRatio) | self._shared())

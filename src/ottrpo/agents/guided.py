@@ -1,9 +1,16 @@
-"""What BGPG and WNPG share: a behaviour penalty, and updates in which two players take turns."""
+"""BGPG, and what WNPG shares with it: a behaviour penalty, and two players that take turns.
+
+    BGPG("MlpPolicy", "Hopper-v5", seed=0).learn(1_000_000)
+
+Pacchiano et al., Learning to Score Behaviors for Guided Policy Optimization (2020).
+"""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, final
 
 from ottrpo.engine.algorithms.behaviour import Smoothing
+from ottrpo.engine.algorithms.bgpg import BehaviourGuided
+from ottrpo.engine.algorithms.guided import Guided
 from ottrpo.engine.algorithms.objective import Objective
 from ottrpo.engine.spaces import BoxActions
 
@@ -13,17 +20,11 @@ from .settings import DeepSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class GuidedSettings(DeepSettings):
-    """The settings of `BGPG`.
+class GuidedSettings(Objective, DeepSettings):
+    """The settings of `BGPG`: those of its `Objective`, and how far behaviour moved.
 
     Attributes:
         gae_lambda: λ of the generalised advantage estimate.
-        clip_range: PPO's clipping of the ratio; 10 is as good as none.
-        clip_range_vf: clipping of the value's change; ``None`` for none.
-        normalize_advantage: standardise the advantages of each minibatch.
-        ent_coef: weight of the entropy bonus.
-        vf_coef: weight of the value function's mean squared error.
-        wasserstein_coef: κ, weight of the behaviour penalty.
         n_actions: M, sampled actions of the old and of the new policy per state.
         n_features: D, random features of the test functions.
         feature_bandwidth: σ; the features' frequencies have standard deviation 1/σ.
@@ -49,12 +50,7 @@ class GuidedSettings(DeepSettings):
     learning_rate: Any = 5e-5
     gamma: Any = 0.99
     gae_lambda: float = 0.95
-    vf_coef: float = 0.25
     noise_color: Any = 0.0
-    clip_range: float = 10.0
-    clip_range_vf: float | None = 10.0
-    ent_coef: float = 0.0
-    wasserstein_coef: float = 0.1
     n_actions: int = 10
     n_features: int = 100
     feature_bandwidth: float = 0.1
@@ -85,23 +81,30 @@ class GuidedAgent(DeepAgent):
         if weight_decay_of(self.policy_kwargs):
             raise ValueError(f"{type(self).__name__} has no weight_decay; use optimizer_class Adam")
         limits_end = self.told.time_limits == "terminal"
-        return super()._shared(limits_end=limits_end) | {
-            "objective": Objective(
-                clip_range=self.told.clip_range,
-                clip_range_vf=self.told.clip_range_vf,
-                normalize_advantage=self.told.normalize_advantage,
-                ent_coef=self.told.ent_coef,
-                vf_coef=self.told.vf_coef,
-                wasserstein_coef=self.told.wasserstein_coef,
-            ),
-            "smoothing": Smoothing(
-                strength=self.told.smoothing,
-                steps=self.told.dual_steps,
-                learning_rate=self.told.dual_learning_rate,
-                decay=self.told.dual_decay,
-            ),
-            "n_actions": self.told.n_actions,
-            "n_features": self.told.n_features,
-            "feature_bandwidth": self.told.feature_bandwidth,
-            "by_sample": self.told.test_functions == "sample",
-        }
+        return (
+            self.told.of(Guided)
+            | super()._shared(limits_end=limits_end)
+            | {
+                "objective": self.told,
+                "smoothing": Smoothing(
+                    strength=self.told.smoothing,
+                    steps=self.told.dual_steps,
+                    learning_rate=self.told.dual_learning_rate,
+                    decay=self.told.dual_decay,
+                ),
+                "by_sample": self.told.test_functions == "sample",
+            }
+        )
+
+
+@final
+class BGPG(GuidedAgent):
+    """Behaviour-guided policy gradient with Stable-Baselines3's interface.
+
+    The defaults are those of the published experiments; docs/bgpg.md says where each comes from.
+    """
+
+    settings_type = GuidedSettings
+
+    def _algorithm(self) -> BehaviourGuided:
+        return BehaviourGuided(**self._shared())

@@ -6,13 +6,15 @@ Algorithm 1 of the paper is `ottrpo.engine.algorithms.ottrpo`.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Self, final
 
 from ottrpo.core import Binary, Cost, Ordinal, SquaredEuclidean
 from ottrpo.core.checks import Refused
 from ottrpo.engine import models
 from ottrpo.engine.algorithms.mixed import MixedTrustRegion
+from ottrpo.engine.algorithms.mixed_labels import MixedLabels
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
 from ottrpo.engine.densities import RichActions
 from ottrpo.engine.models.base import Options, quadratic_metric
@@ -25,6 +27,7 @@ from ottrpo.engine.schedules import (
     as_schedule,
 )
 from ottrpo.engine.spaces import BinnedActions, BoxActions
+from ottrpo.persistence.checkpoints import Saved
 
 from .base import DeepAgent
 from .policies import weight_decay_of
@@ -41,6 +44,7 @@ FACTORS_RADIUS = {"start": "100%", "end": "20%"}
 SMALL_RADIUS = "1%"
 # of what a step really goes: far while most of it is real, then ever less
 MIXED_RADIUS = {"start": "5%", "end": "1%"}
+MIXED_LABELS_RADIUS = {"start": "10%", "end": "1%"}
 MIXED_STD_STEP, MIXED_HOLD_OUT = 0.01, 0.1
 # long traces and slow noise find what pays late; where bodies fall, they make them fall
 SOON = 0.1  # of training, after which such a body has neither
@@ -65,9 +69,12 @@ class OTTRPO(DeepAgent):
     told: OTTRPOSettings
     algorithm: TrustRegion
     LOG_STD_INIT: ClassVar[float] = -0.7
+    _built_with: str | None = None
 
     def _setup_model(self) -> None:
+        self._built_with = None
         super()._setup_model()
+        self._built_with = self.estimator
         if (
             self.env is not None
             and self.told.normalize_advantage
@@ -80,8 +87,11 @@ class OTTRPO(DeepAgent):
 
     @property
     def estimator(self) -> str:
-        """What is known of the advantage: as told, or the best that can be used here."""
-        return self._estimator(self.told)
+        """What is known of the advantage: as told, or the best that can be used here.
+
+        Once it is built an agent keeps it, whatever environments come.
+        """
+        return self._built_with or self._estimator(self.told)
 
     def _estimator(self, told: OTTRPOSettings) -> str:
         if told.advantage is not None:
@@ -89,14 +99,35 @@ class OTTRPO(DeepAgent):
         if isinstance(self.actions, RichActions):
             return "network"
         usual = told.region == "transport"
-        usual &= told.update != "ascent" and told.trust_region == "exact" and not told.adapt_pace
+        fitting = (None, "regression") if isinstance(self.actions, BoxActions) else (None,)
+        usual &= told.update in fitting and told.trust_region == "exact" and not told.adapt_pace
         usual &= not (told.learn_std or told.use_sde or told.log_std_final is not None)
         usual &= told.model == "linear" and told.hold_out != 0 and not self.layout.images
         usual &= told.clip_range_vf is None and not weight_decay_of(self.policy_kwargs)
-        if not usual or not isinstance(self.actions, BoxActions):
-            return "gae"
-        cost = SquaredEuclidean() if told.cost is None else told.cost
-        return "gae" if quadratic_metric(cost, self.actions.size) is None else "mixed"
+        return "mixed" if usual and self._suit_critics(told) else "gae"
+
+    def _suit_critics(self, told: OTTRPOSettings) -> bool:
+        """Whether critics can tell what actions like these are worth."""
+        if isinstance(self.actions, BoxActions):
+            cost = SquaredEuclidean() if told.cost is None else told.cost
+            return quadratic_metric(cost, self.actions.size) is not None
+        from ottrpo.collect.host import offers_masks  # who lacks JAX is told of JAX first
+
+        one_choice = not isinstance(self.actions, BinnedActions) and self.actions.factors == 1
+        masked = self.env is not None and offers_masks(self.env)
+        knows_states = told.cost is not None and told.cost.depends_on_state
+        return one_choice and not masked and not knows_states
+
+    @classmethod
+    def _read(cls, saved: Saved, env: Any, settings: Mapping[str, Any]) -> Self:
+        """As all are read; whoever was saved without critics has none."""
+        names = ("critic.", "advantage.")
+        said = "advantage" in settings or saved.data["settings"].get("advantage") is not None
+        if said or any(array.startswith(names) for array in saved.arrays):
+            return super()._read(saved, env, settings)
+        agent = super()._read(saved, env, {"advantage": "gae", **settings})
+        agent.told = agent.told.changed(advantage=None)  # what was saved is what is told
+        return agent
 
     def tell(self, name: str, value: Any) -> None:
         """Change a setting; from the next update on it counts.
@@ -106,7 +137,7 @@ class OTTRPO(DeepAgent):
         """
         if "schedules" in vars(self):
             needed = self._estimator(self.told.changed(**{name: value}))
-            if name not in self.told.fixed and needed != self.estimator:
+            if name not in self.told.fixed and needed != self._estimator(self.told):
                 raise ValueError(
                     f"{name} can't change once an agent is built with advantage "
                     f"{self.estimator!r}; make another with advantage {needed!r}"
@@ -130,6 +161,8 @@ class OTTRPO(DeepAgent):
             default = RICH_RADIUS
         if mixed or self.told.adapt_pace:
             default = MIXED_RADIUS if mixed else SMALL_RADIUS
+        if mixed and not isinstance(self.actions, BoxActions):
+            default = MIXED_LABELS_RADIUS
         self._radius = Radius(default if self.told.radius is None else self.told.radius)
         log_std = None
         if self.told.log_std_final is not None:
@@ -186,9 +219,15 @@ class OTTRPO(DeepAgent):
             raise ValueError("advantage 'mixed' has no weight_decay; use 'gae' or 'network'")
         if self.layout.images:
             raise ValueError("advantage 'mixed' keeps no images; use 'gae' or 'network'")
+        if not self._suit_critics(self.told):
+            raise ValueError(
+                "advantage 'mixed' is for boxes with a quadratic cost, and for one choice among "
+                "labels without masks and with a cost that knows no states; use 'gae' or 'network'"
+            )
         steps = self.told.n_steps
         rollout = steps * (1 if self.env is None else self.n_envs)
-        return MixedTrustRegion(
+        kind = MixedTrustRegion if isinstance(self.actions, BoxActions) else MixedLabels
+        return kind(
             n_steps=steps,
             rollouts=max(1, self.told.buffer_size // rollout),
             critic_ratio=self.told.critic_ratio,
@@ -197,7 +236,8 @@ class OTTRPO(DeepAgent):
 
     @property
     def _std_step(self) -> float:
-        return _or(self.told.std_step, MIXED_STD_STEP if self.estimator == "mixed" else 0.0)
+        moves = self.estimator == "mixed" and isinstance(self.actions, BoxActions)
+        return _or(self.told.std_step, MIXED_STD_STEP if moves else 0.0)
 
     def _options(self) -> Options:
         box = isinstance(self.actions, BoxActions)

@@ -71,15 +71,9 @@ class PathwiseAgent(DeepAgent):
             )
         if self.layout.images:
             raise ValueError(f"{name} keeps no images; use OTTRPO with advantage 'gae'")
-        steps = self.told.n_steps
-        rollout = steps * (1 if self.env is None else self.n_envs)
-        return super()._shared(limits_end=limits_end) | {
-            "n_steps": steps,
-            "rollouts": max(1, self.told.buffer_size // rollout),
-            "critic_ratio": self.told.critic_ratio,
-            "steps_ahead": self.told.steps_ahead,
-            "n_samples": self.told.n_samples,
-        }
+        rollout = self.told.n_steps * (1 if self.env is None else self.n_envs)
+        kept = {"rollouts": max(1, self.told.buffer_size // rollout)}
+        return super()._shared(limits_end=limits_end) | kept
 
 
 @final
@@ -104,7 +98,7 @@ class WPOGradient(PathwiseAgent):
     told: WPOGradientSettings
 
     def _algorithm(self) -> Pathwise:
-        return WassersteinFlow(kl_mean=self.told.kl_mean, kl_std=self.told.kl_std, **self._shared())
+        return WassersteinFlow(**self.told.of(WassersteinFlow) | self._shared())
 
 
 @final
@@ -131,9 +125,4 @@ class WPPG(PathwiseAgent):
     told: WPPGSettings
 
     def _algorithm(self) -> Pathwise:
-        return ProximalTransport(
-            step=self.told.step,
-            temperature=self.told.temperature,
-            prox_steps=self.told.prox_steps,
-            **self._shared(),
-        )
+        return ProximalTransport(**self.told.of(ProximalTransport) | self._shared())

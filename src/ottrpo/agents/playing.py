@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from ottrpo.collect.host import allowed
+from ottrpo.collect.host import allowed, with_axis
 from ottrpo.engine.acting import Actor
 from ottrpo.engine.spaces import BoxActions, Encoded, FiniteActions, ObservationLayout
 
@@ -186,13 +186,6 @@ def channels_first(observation: Any, space: spaces.Space[Any]) -> Any:
     if len(shape) == 3 and observation.shape[1:] == (shape[1], shape[2], shape[0]) != shape:
         return np.moveaxis(observation, -1, 1)
     return observation
-
-
-def with_axis(observation: Any) -> Any:
-    """One observation as a batch of one."""
-    if isinstance(observation, dict):
-        return {key: np.asarray(leaf)[None] for key, leaf in observation.items()}
-    return np.asarray(observation)[None]
 
 
 def rows_of(observation: Any) -> int:

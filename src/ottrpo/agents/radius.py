@@ -47,3 +47,9 @@ def _share(value: Any) -> Any:
         raise ValueError(
             f'radius must be a number, a schedule or a share such as "30%", got {value!r}'
         ) from None
+
+
+def is_radius(name: str, value: Any) -> Any:
+    """The setting as it is, if it can be understood."""
+    Radius(value)
+    return value

@@ -42,6 +42,17 @@ class SavedAgent(VectorSnapshot):
     verbose: int
     settings_type: ClassVar[type[DeepSettings]]
     told: DeepSettings
+    _seen: Any = None  # what was seen last, encoded once a rollout has begun
+
+    @property
+    def _last_obs(self) -> Any:
+        """What was seen last, as the environments gave it: SB3's programs ask for it."""
+        encoded = isinstance(self._seen, Encoded)
+        return self.layout.decode(self._seen) if encoded else self._seen
+
+    @_last_obs.setter
+    def _last_obs(self, seen: Any) -> None:
+        self._seen = seen
 
     @property
     def jax_device(self) -> Any:
@@ -55,7 +66,7 @@ class SavedAgent(VectorSnapshot):
             copy.deepcopy(self.env)
         except Exception:  # whatever it is that it holds
             state |= {"env": None, "_vec_normalize_env": None}
-        return state | {"_last_obs": None, "_custom_logger": False, "_predictors": {}}
+        return state | {"_seen": None, "_custom_logger": False, "_predictors": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -67,7 +78,7 @@ class SavedAgent(VectorSnapshot):
         return {**self.told.data, **kept}
 
     def _learnt(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        arrays = state_arrays(self.train_state) | observation_arrays(self._last_obs)
+        arrays = state_arrays(self.train_state) | observation_arrays(self._seen)
         random = {
             "rng": self.rng.bit_generator.state,
             "predict_rng": self._predict_rng.bit_generator.state,
@@ -80,14 +91,17 @@ class SavedAgent(VectorSnapshot):
         self.rng.bit_generator.state = state["rng"]
         self._predict_rng.bit_generator.state = state["predict_rng"]
         self._restore_counters(state)
-        self._last_obs = last_observation(arrays)
+        self._seen = last_observation(arrays)
 
     def _start_from(self, observation: Any) -> Any:
-        self._last_obs = self.layout.encode(observation, self.n_envs)
+        self._seen = self.layout.encode(observation, self.n_envs)
         rewards = self.train_state.rewards
         rewards = rewards._replace(return_n=np.zeros_like(rewards.return_n))
         self.train_state = self.train_state._replace(rewards=rewards)
-        return self._last_obs
+        return self._seen
+
+    def _observed(self) -> Any:
+        return self._seen
 
     def _policy_name(self) -> str:
         policy_class: Any = self.policy_class
@@ -128,7 +142,7 @@ class SavedAgent(VectorSnapshot):
             replaced = {k: v for k, v in (custom_objects or {}).items() if k in known}
         agent = cls._read(saved, env, replaced | settings | {"device": device})
         if env is None or force_reset:
-            agent._last_obs = None
+            agent._seen = None
         return agent
 
     @classmethod

@@ -27,29 +27,26 @@ from ottrpo.tabular.environments import as_problem
 from ottrpo.tabular.problem import Problem
 
 from .checks import at_least
-from .sb3_environments import FiniteOnly, copies, normalised, require_counting_from_0
-from .sb3_guards import Guarded
-from .sb3_playing import TOGETHER, noise_from, play, policy_table
-from .sb3_settings import (
+from .sb3_data import (
+    NETWORKS,
     SCHEDULED,
     as_data,
     for_library,
     joint_signature,
-    require_saved,
-    require_settings,
-    weights,
-)
-from .sb3_state import (
-    NETWORKS,
     network_arrays,
     optimiser_arrays,
     random_states,
+    require_saved,
+    require_settings,
     restore_networks,
     restore_optimiser,
     restore_statistics,
     set_random_states,
     statistics_arrays,
+    weights,
 )
+from .sb3_environments import FiniteOnly, Guarded, copies, normalised, require_counting_from_0
+from .sb3_playing import TOGETHER, noise_from, play, policy_table
 from .snapshots import VectorSnapshot
 
 Array = Any

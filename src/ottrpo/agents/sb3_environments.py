@@ -1,17 +1,24 @@
-"""Where an imported agent trains: copies of an environment, guarded, and normalised if asked."""
+"""Where an imported agent trains: copies of an environment, normalised if asked, and guarded.
+
+Numbers that are none are named, and kept out of all that is learnt.
+"""
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium import spaces
 from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecEnvWrapper, VecNormalize
 
 from ottrpo.collect.host import made, name_of
 from ottrpo.core.checks import NonFiniteError
-from ottrpo.engine.estimate import ADVICE
+from ottrpo.engine.estimate import ADVICE, require_finite_statistics, require_finite_steps
 from ottrpo.envs import catalogue
 
 
@@ -109,3 +116,67 @@ class FiniteOnly(VecEnvWrapper):
                 f"a {quantity} of {np.atleast_1d(leaf)[at]} at step "
                 f"{self._taken() + self.num_envs}; {ADVICE}"
             )
+
+
+class Guarded(OnPolicyAlgorithm):
+    """Before an update the estimates must be finite, after it the parameters; else it is undone."""
+
+    _statistics: dict[str, RunningMeanStd]
+    _before: Mapping[str, RunningMeanStd]
+
+    def collect_rollouts(self, *arguments: Any, **keywords: Any) -> bool:
+        """The library's."""
+        self._before = deepcopy(self._statistics)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):  # told in our own words
+                return super().collect_rollouts(*arguments, **keywords)
+        except NonFiniteError:
+            self._put_statistics_back()
+            raise
+
+    def train(self) -> None:
+        """The library's."""
+        policy: Any = self.policy
+        before = deepcopy((policy.state_dict(), policy.optimizer.state_dict(), self._n_updates))
+        try:
+            self._require_finite_estimates()
+            super().train()
+            if (lost := self._parameters_lost()) is not None:
+                raise lost
+        except Exception as error:  # whatever happened: no half-trained agent is left behind
+            told = error if isinstance(error, NonFiniteError) else self._parameters_lost()
+            policy.load_state_dict(before[0])
+            policy.optimizer.load_state_dict(before[1])
+            self._n_updates = before[2]
+            self._put_statistics_back()
+            raise (told or error) from (None if told is error else error)
+
+    def _put_statistics_back(self) -> None:
+        for name, kept in self._before.items():  # the environments share them
+            running = self._statistics[name]
+            running.mean, running.var, running.count = kept.mean, kept.var, kept.count
+
+    def _require_finite_estimates(self) -> None:
+        buffer: Any = self.rollout_buffer
+        name, end = partial(name_of, self.env), self.num_timesteps
+        seen = {key: (running.mean, running.var) for key, running in self._statistics.items()}
+        require_finite_statistics(name, seen, end)
+        told = {"value": buffer.values, "advantage": buffer.advantages}
+        require_finite_steps(name, told, end)
+
+    def _parameters_lost(self) -> NonFiniteError | None:
+        """The error if a parameter or a moment of the optimiser is no number."""
+        policy: Any = self.policy
+        moments = policy.optimizer.state_dict()["state"].values()
+        quantities = {
+            # the moments are averages of gradients, so they tell of the first bad one
+            "gradient": [m for each in moments for m in each.values() if torch.is_tensor(m)],
+            "parameter": list(policy.state_dict().values()),
+        }
+        for quantity, tensors in quantities.items():
+            if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
+                return NonFiniteError(
+                    f"{name_of(self.env)}: a {quantity} is not finite at step "
+                    f"{self.num_timesteps}; {ADVICE}"
+                )
+        return None

@@ -25,6 +25,7 @@ from .checks import (
     finite,
     flag,
     fraction,
+    is_so_anyway,
     not_negative,
     one_of,
     positive,
@@ -32,7 +33,7 @@ from .checks import (
     scheduling,
 )
 from .policies import density_of, optimiser_name
-from .radius import Radius
+from .radius import is_radius
 
 # say where to write or to compute, not what; a file has no say in it
 NOT_SAVED = ("tensorboard_log", "device")
@@ -133,10 +134,12 @@ class DeepSettings:
     def __post_init__(self) -> None:
         for each in fields(self):
             value, check = getattr(self, each.name), CHECKS.get(each.name)
-            if get_origin(each.type) is Literal:
-                one_of(each.name, value, get_args(each.type))
-            elif value is None and (each.default is None or NoneType in get_args(each.type)):
+            kinds = (each.type, *get_args(each.type))
+            choices = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), None)
+            if value is None and (each.default is None or NoneType in kinds):
                 continue
+            if choices is not None:
+                one_of(each.name, value, choices)
             elif check is not None:
                 object.__setattr__(self, each.name, check(each.name, value))
         if density_of(self.policy_kwargs) and not self.rich:
@@ -162,6 +165,8 @@ class DeepSettings:
             )
         values = dict(zip(cls.positional, arguments, strict=False))
         for name, value in keywords.items():
+            if name in cls.instead and is_so_anyway(name, value):
+                continue
             if name in cls.instead:
                 raise Refused(f"{agent} has no {name!r}: {cls.instead[name]}")
             require_one_of(name, cls.names(), f"a setting of {agent}")
@@ -198,6 +203,11 @@ class DeepSettings:
             parameters.append(Parameter(name, kind, default=default, annotation=annotation))
         last = Parameter("_init_setup_model", Parameter.KEYWORD_ONLY, default=True, annotation=bool)
         return Signature([*parameters, last])
+
+    def of(self, kind: Any) -> dict[str, Any]:
+        """Those that a dataclass of the engine has fields for, under the same names."""
+        both = {each.name for each in fields(kind)} & set(self.names())
+        return {name: getattr(self, name) for name in both}
 
     def changed(self, **values: Any) -> Self:
         """The settings with others in their place, checked as well."""
@@ -244,7 +254,8 @@ class OTTRPOSettings(DeepSettings):
         advantage: what is known of it. ``gae``: estimates of the actions taken; ``network``: a
             learned A(s, a), fitted to them; ``mixed``: they, and critics Q(s, a) that learn from
             the last rollouts, each with half of the radius. By default ``mixed`` where it can be
-            used (actions in a box, no images, ``linear``, a quadratic cost, one σ for all states),
+            used (no images, ``linear``; actions in a box with a quadratic cost and one σ for all
+            states, or one choice among labels without masks or an ``update`` of one's own),
             ``network`` of mixtures and flows, else ``gae``. With ``gamma="auto"`` ``mixed`` looks
             ten times as far ahead as episodes last, since a time limit is no end. Once an episode
             has ended for good it looks 200 steps ahead at most, and its trace and the colour of its
@@ -276,9 +287,7 @@ class OTTRPOSettings(DeepSettings):
     )
     fixed: ClassVar[tuple[str, ...]] = (
         *DeepSettings.fixed,
-        "advantage",
-        "buffer_size",
-        "critic_ratio",
+        *("advantage", "buffer_size", "critic_ratio"),
     )
     instead: ClassVar[Mapping[str, str]] = {
         **DeepSettings.instead,
@@ -344,21 +353,14 @@ def _to_data(name: str, value: Any) -> Any:
     return value
 
 
-def _radius(name: str, value: Any) -> Any:
-    Radius(value)
-    return value
-
-
 # by the name of the setting; choices, and whether None will do, are checked by their type
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(("learning_rate", "noise_color"), scheduling(not_negative)),
     "gamma": lambda name, value: value if is_auto(value) else scheduled(name, value, fraction),
     "gae_lambda": scheduling(fraction),
     **dict.fromkeys(("std_step", "hold_out"), fraction),
-    "radius": _radius,
+    "radius": is_radius,
     "cost": lambda name, value: cost_from_data(value),
-    "update": lambda name, value: one_of(name, value, ("regression", "ascent", "gain")),
-    "advantage": lambda name, value: one_of(name, value, ("gae", "network", "mixed")),
     "log_std_final": finite,
     "sde_sample_freq": lambda name, value: at_least(name, value, -1),
     "n_sources": lambda name, value: at_least(name, value, 0),

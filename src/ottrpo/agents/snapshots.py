@@ -10,8 +10,8 @@ from typing import Any, Self, final
 import numpy as np
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecEnvWrapper
 
-from ottrpo.collect.host import fresh_env, name_of, remade_by_id
-from ottrpo.core.checks import require, require_one_of
+from ottrpo.collect.host import beyond_its_id, fresh_env, name_of, remade_by_id
+from ottrpo.core.checks import Refused, require, require_one_of
 from ottrpo.engine.spaces import space_from_data, space_to_data
 from ottrpo.envs import catalogue
 from ottrpo.persistence import bundle
@@ -90,6 +90,8 @@ class VectorSnapshot(Snapshot):
     action_space: Any
     last_update: dict[str, float]
     _trained_in: str | None = None  # the name that its file has for its environment
+    _trained_elsewhere: bool = False  # it was not as that name alone makes one
+    get_env: Any
     _last_obs: Any
     _n_updates: int
     _current_progress_remaining: float
@@ -136,6 +138,7 @@ class VectorSnapshot(Snapshot):
             agent.action_space = space_from_data(data["action_space"])
             agent._trained_in = data.get("environment")
             require(isinstance(agent._trained_in, str | None), "an environment has a name")
+            agent._trained_elsewhere = bool(data.get("beyond_its_id", False))  # older files
             bundle.require_room(agent._planned_entries(), saved.arrays)
         if env is not None:
             agent.set_env(env)
@@ -167,7 +170,7 @@ class VectorSnapshot(Snapshot):
 
     def _environment(self) -> VecEnv:
         if self.env is None:
-            raise ValueError("this agent has no environment; give it one: agent.set_env(env)")
+            raise Refused("this agent has no environment; give it one: agent.set_env(env)")
         return self.env
 
     def fresh_env(self, **keywords: Any) -> Any:
@@ -177,6 +180,11 @@ class VectorSnapshot(Snapshot):
             keywords: for `gymnasium.make`, such as ``render_mode``.
         """
         if self.env is None and self._trained_in is not None:
+            if self._trained_elsewhere:
+                raise Refused(
+                    f"{self._trained_in} alone is not what it was trained in, which had keywords "
+                    "or wrappers of its own; pass one like it: load(path, env=...)"
+                )
             catalogue.require_no_import(self._trained_in)
             return catalogue.make(self._trained_in, disable_env_checker=True, **keywords)
         return fresh_env(self._environment(), **keywords)
@@ -200,6 +208,9 @@ class VectorSnapshot(Snapshot):
             "observation_space": space_to_data(self.observation_space),
             "action_space": space_to_data(self.action_space),
             "environment": self._trained_in if self.env is None else name_of(self.env),
+            "beyond_its_id": self._trained_elsewhere
+            if self.env is None
+            else beyond_its_id(self.get_env()),
             "state": counters | state,
         }
 
@@ -234,12 +245,16 @@ class VectorSnapshot(Snapshot):
     def _kept(self) -> Data:
         return {"actions": self.action_space.np_random}
 
+    def _observed(self) -> Any:
+        """What was seen last, in the form that `_start_from` returns."""
+        return self._last_obs
+
     def _go_on(self, kept: Data, first: Any) -> None:
         self.action_space._np_random = kept["actions"]
         if self.why_not_exact() is None or getattr(self, "_vec_normalize_env", None) is not None:
             return  # statistics were not yet restored when ``first`` was normalised
         # the same seed has led elsewhere than before: then no promise can be kept
-        pairs = zip(_leaves(first), _leaves(self._last_obs), strict=True)
+        pairs = zip(_leaves(first), _leaves(self._observed()), strict=True)
         if not all(np.array_equal(now, before) for now, before in pairs):
             warnings.warn(
                 f"{name_of(self.env)} does not start alike when it is seeded alike: training goes "

@@ -1,6 +1,8 @@
 """What SB3's callbacks are told, under SB3's names and in the environments' own terms; and ours."""
 
 from collections import UserDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from ottrpo.collect.host import Infos, Recorder
 from ottrpo.engine.acting import Actor
 from ottrpo.engine.estimate import Experience, Rollout
 from ottrpo.engine.spaces import BoxActions, Encoded
+from ottrpo.engine.state import TrainState
 from ottrpo.persistence.checkpoints import Keeper, StopSignals
 from ottrpo.persistence.lock import DirectoryLock
 from ottrpo.persistence.snapshot import Snapshot, segment_line
@@ -43,9 +46,9 @@ class Locals(UserDict[str, Any]):
 class RolloutView:
     """A rollout under the names of SB3's ``RolloutBuffer``, [steps so far, environments, ...].
 
-    Rewards are as they came. Values, advantages and returns are in the units in which values are
-    learnt, those of normalised rewards. Advantages and returns have no rows before the rollout
-    is complete; then they are, like the values, those that the update learns from.
+    Rewards are as they came, and values, advantages and returns are in their unit, also where the
+    agent learns from normalised ones. Advantages and returns have no rows before the rollout is
+    complete; then they are, like the values, those that the update learns from.
 
     Attributes:
         buffer_size: steps of the complete rollout.
@@ -111,7 +114,7 @@ class RolloutView:
     def values(self) -> Array:
         """Of the observations."""
         if self.full:
-            return self._estimates.value.reshape(-1, self.n_envs)
+            return self._estimated("value")
         return self._agent.values_of(self._encoded()).reshape(-1, self.n_envs)
 
     @property
@@ -124,19 +127,26 @@ class RolloutView:
     @property
     def advantages(self) -> Array:
         """Of the actions."""
-        known = self._estimates.advantage if self.full else np.zeros(0)
-        return known.reshape(-1, self.n_envs)
+        return self._estimated("advantage")
 
     @property
     def returns(self) -> Array:
         """Targets of the values."""
-        known = self._estimates.target if self.full else np.zeros(0)
-        return known.reshape(-1, self.n_envs)
+        return self._estimated("target")
 
     @cached_property
-    def _estimates(self) -> Experience:
+    def _estimates(self) -> tuple[TrainState, Experience]:
         assert self._estimate is not None
-        return self._estimate()[1]  # type: ignore[no-any-return]
+        return self._estimate()  # type: ignore[no-any-return]
+
+    def _estimated(self, name: str) -> Array:
+        """What the update learns from, in the unit of the rewards as they came."""
+        if self._estimate is None:
+            return np.zeros((0, self.n_envs))
+        estimator: Any = self._estimate.func
+        state, batch = self._estimates
+        unit = estimator.normaliser.reward_unit(state.rewards)
+        return getattr(batch, name).reshape(-1, self.n_envs) * unit
 
     def _encoded(self) -> Encoded:
         flat, *images = map(self._rows, (self._recorder.flat, *self._recorder.images))
@@ -163,11 +173,21 @@ def complete_view(agent: Any, rollout: Rollout) -> None:
 
 def see_to_observation(agent: Any) -> None:
     """What was seen last, encoded: of a new episode, if a callback has set other environments."""
-    if agent._last_obs is None:
-        agent._last_obs = agent.env.reset()
+    if agent._seen is None:
+        agent._seen = agent.env.reset()
         agent._last_episode_starts = np.ones(agent.n_envs, bool)
-    if not isinstance(agent._last_obs, Encoded):
-        agent._last_obs = agent.layout.encode(agent._last_obs, agent.n_envs)
+    if not isinstance(agent._seen, Encoded):
+        agent._seen = agent.layout.encode(agent._seen, agent.n_envs)
+
+
+@contextmanager
+def unbroken(agent: Any) -> Iterator[None]:
+    """Who breaks off a rollout leaves environments that went on: the next begins new episodes."""
+    try:
+        yield
+    except BaseException:
+        agent._seen = None
+        raise
 
 
 class Watcher:
@@ -187,6 +207,9 @@ class Watcher:
             starts = agent._last_episode_starts
             agent.rollout_buffer = RolloutView(agent, self._actor, recorder, starts=starts)
             told["env"], told["rollout_buffer"] = agent.env, agent.rollout_buffer
+        else:
+            agent._last_episode_starts = recorder.done[t - 1]
+        agent._seen = recorder.at(t)  # what the action answered to, as SB3's callbacks find it
         agent.rollout_buffer.pos = t + 1
         agent.num_timesteps += agent.n_envs
         for info in infos:
@@ -201,7 +224,7 @@ class Watcher:
         goes_on = self._callback.on_step()
         self._require(agent.env is self._env)
         if not goes_on:
-            agent._last_obs, agent._last_episode_starts = recorder.at(t + 1), recorder.done[t]
+            agent._seen, agent._last_episode_starts = recorder.at(t + 1), recorder.done[t]
             return False
         if ended := recorder.endings[self._endings :]:
             self._endings += len(ended)

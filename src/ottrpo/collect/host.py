@@ -1,19 +1,19 @@
 """Environments on the host: made by their ids, stepped, and what happened kept and checked."""
 
-from collections.abc import Callable
-from copy import copy
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecEnvWrapper
 
 from ottrpo.core.checks import NonFiniteError as NonFiniteError
 from ottrpo.engine.acting import Actor
 from ottrpo.engine.estimate import CutOff, Rollout
 from ottrpo.engine.spaces import BoxActions, Encoded, FiniteActions, ObservationLayout
 from ottrpo.envs import catalogue, make_vec
+from ottrpo.persistence.environments.proof import made_again
 
 Array = Any
 Infos = list[dict[str, Any]]  # one per environment
@@ -88,14 +88,19 @@ class VectorSource:
 
     def step(self, t: int, action: Array, rollout: "Recorder") -> Infos:
         """Step all environments."""
-        observation, rollout.reward[t], done, infos = self._env.step(action)
-        for i in np.flatnonzero(done).tolist():
+        observation, rollout.reward[t], ended, infos = self._advance(action)
+        for i, info in ended:
             final = None
-            if infos[i].get("TimeLimit.truncated", False):
-                final = self._layout.encode(_with_axis(infos[i]["terminal_observation"]), 1)
-            rollout.end(t, i, infos[i], final)
+            if info.get("TimeLimit.truncated", False):
+                final = self._layout.encode(with_axis(info["terminal_observation"]), 1)
+            rollout.end(t, i, info, final)
         rollout.see(t + 1, self._layout.encode(observation, self.rows))
-        return infos  # type: ignore[no-any-return]
+        return infos
+
+    def _advance(self, action: Array) -> tuple[Any, Array, Iterable[tuple[int, Any]], Infos]:
+        """Observations, rewards, who ended with what it said, and what all of them said."""
+        observation, reward, done, infos = self._env.step(action)
+        return observation, reward, [(i, infos[i]) for i in np.flatnonzero(done).tolist()], infos
 
 
 class BatchSource(VectorSource):
@@ -107,19 +112,12 @@ class BatchSource(VectorSource):
 
     watched = True
 
-    def step(self, t: int, action: Array, rollout: "Recorder") -> Infos:
-        """Step all environments."""
+    def _advance(self, action: Array) -> tuple[Any, Array, Iterable[tuple[int, Any]], Infos]:
         step = self._env.advance(action)
-        rollout.reward[t] = step.reward
-        if step.ended.size:
-            infos = self._env.endings(step)
-            for i, info in zip(step.ended.tolist(), infos, strict=True):
-                final = None
-                if info["TimeLimit.truncated"]:
-                    final = self._layout.encode(info["terminal_observation"][None], 1)
-                rollout.end(t, i, info, final)
-        rollout.see(t + 1, self._layout.encode(step.observation, self.rows))
-        return self._env.told(step) if self.watched else []
+        endings = self._env.endings(step) if step.ended.size else ()
+        ended = zip(step.ended.tolist(), endings, strict=True)
+        told = self._env.told(step) if self.watched else []
+        return step.observation, step.reward, ended, told
 
 
 class Recorder:
@@ -254,7 +252,8 @@ def _complaint(source: Source, step: int, index: int, what: str, taken: int) -> 
     )
 
 
-def _with_axis(observation: Any) -> Any:
+def with_axis(observation: Any) -> Any:
+    """One observation as a batch of one."""
     if isinstance(observation, dict):
         return {key: np.asarray(leaf)[None] for key, leaf in observation.items()}
     return np.asarray(observation)[None]
@@ -276,7 +275,7 @@ def source_of(
         together = BatchSource(env, layout, name, _no_masks)
         together.watched = watched
         return together, False
-    masked = isinstance(actions, FiniteActions) and _offers_masks(env)
+    masked = isinstance(actions, FiniteActions) and offers_masks(env)
     masks: Callable[[], Array | None] = _no_masks
     if isinstance(actions, FiniteActions) and masked:
         masks = lambda: allowed(actions, np.stack(env.env_method("action_masks")))  # noqa: E731
@@ -295,7 +294,8 @@ def allowed(actions: FiniteActions, mask_n: Array) -> Array:
     return mask_nfk
 
 
-def _offers_masks(env: VecEnv) -> bool:
+def offers_masks(env: VecEnv) -> bool:
+    """Whether environments say which actions are allowed."""
     try:
         return bool(env.has_attr("action_masks"))
     except Exception:  # a VecEnv of somebody's that can't be asked
@@ -314,11 +314,7 @@ def fresh_env(env: VecEnv, **keywords: Any) -> Any:
             "a fresh environment can't be made: the training one was not made by gym.make; "
             "pass one: evaluate(..., env=env)"
         )
-    spec = copy(spec)
-    spec.additional_wrappers = tuple(  # SB3's Monitor can't be made again, and is not needed
-        wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor"
-    )
-    return gym.make(spec, disable_env_checker=True, **keywords)
+    return made_again(spec, **keywords)
 
 
 def made(env: Any, n_envs: int = 1, threads: int | None = None) -> Any:
@@ -373,6 +369,18 @@ def remade_by_id(env: VecEnv, *, copies: bool = False) -> bool:
     return by_id and all(_says_all(spec) for spec in env.get_attr("spec"))
 
 
+def beyond_its_id(env: Any) -> bool:
+    """Whether its id alone makes another one, as far as it tells: it has keywords, or wrappers."""
+    if isinstance(env, VecEnvWrapper):
+        plain = type(env).__name__ in ("VecMonitor", "VecTransposeImage")
+        return not plain or beyond_its_id(env.venv)
+    try:
+        specs = env.get_attr("spec")
+    except Exception:  # many a VecEnv can't tell
+        return False
+    return not all(spec is None or _says_all(spec) for spec in specs)
+
+
 def _says_all(spec: EnvSpec | None) -> bool:
     if spec is None or any(wrapper.name != "Monitor" for wrapper in spec.additional_wrappers):
         return False
@@ -382,4 +390,5 @@ def _says_all(spec: EnvSpec | None) -> bool:
         return False
     cap = spec.max_episode_steps
     capped = cap == registered.max_episode_steps or cap == catalogue.step_cap(spec.id)
-    return capped and bool(spec.kwargs == registered.kwargs)
+    shown = {"render_mode": None}  # how it is shown changes nothing
+    return capped and bool(spec.kwargs | shown == registered.kwargs | shown)

@@ -181,7 +181,7 @@ class Fleet:
 
     def _lower_start(self) -> Any:
         keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), len(self.seeds)))
-        return jax.jit(jax.vmap(self._begin), out_shardings=self._places()).lower(keys)
+        return jax.jit(jax.vmap(self.training.begin), out_shardings=self._places()).lower(keys)
 
     def _lower_advance(self) -> Any:
         program = jax.jit(self._advance, donate_argnums=0, out_shardings=(self._places(), None))
@@ -192,9 +192,6 @@ class Fleet:
         noisy = jnp.array([0.0] * ways)
         program = jax.jit(self._returns, static_argnums=3)
         return program.lower(self._given().train, keys, noisy, count)
-
-    def _begin(self, key: Array) -> Loop:
-        return self.training.begin(key)
 
     def _advance(self, loops: Loop, updates: Array) -> tuple[Loop, Told]:
         update = self.training.loop.update
@@ -228,7 +225,7 @@ class Fleet:
     @cached_property
     def _shapes(self) -> Loop:
         keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), len(self.seeds)))
-        shapes: Loop = jax.eval_shape(jax.vmap(self._begin), keys)
+        shapes: Loop = jax.eval_shape(jax.vmap(self.training.begin), keys)
         return shapes
 
     def _given(self) -> Loop:

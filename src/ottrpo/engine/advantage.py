@@ -62,7 +62,7 @@ class AdvantageNetwork(NamedTuple):
     def gain(self, flat: Array, images: tuple[Array, ...], action_rkd: Array) -> Array:
         """A(s_r, a_rk) [r, k]."""
         columns = [
-            _points(self.networks, flat, images, action_rkd[:, k].astype(np.float32))
+            _told(self.networks, flat, images, action_rkd[:, k].astype(np.float32))
             for k in range(action_rkd.shape[1])
         ]
         return namespace(flat).stack([like(flat, column) for column in columns], axis=1)
@@ -73,7 +73,7 @@ class AdvantageNetwork(NamedTuple):
 
     def table(self, flat: Array, images: tuple[Array, ...]) -> Array:
         """A(s_r, ·) of every label [r, factors · choices]."""
-        return like(flat, _tables(self.networks, flat, images))
+        return like(flat, _told(self.networks, flat, images))
 
 
 class AdvantageFit:
@@ -135,15 +135,10 @@ def _table_loss(
 
 
 @eqx.filter_jit
-def _points(network: _OfAction, flat: Array, images: tuple[Array, ...], action: Array) -> Array:
-    return network(flat, images, action)
+def _told(network: Any, *seen: Any) -> Array:
+    return network(*seen)
 
 
 @eqx.filter_jit
 def _slopes(network: _OfAction, flat: Array, images: tuple[Array, ...], action: Array) -> Array:
     return jax.grad(lambda a: network(flat, images, a).sum())(action)
-
-
-@eqx.filter_jit
-def _tables(network: _OfState, flat: Array, images: tuple[Array, ...]) -> Array:
-    return network(flat, images)

@@ -6,6 +6,7 @@ sought out. Layers are normalised, so that values stay bounded far from what was
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,7 +18,7 @@ from .arrays import Generator, namespace, single, wide
 from .estimate import Experience
 from .networks import Linear, Policy
 from .state import Learner, Normaliser, TrainState
-from .update import Batch, optimiser, over_minibatches
+from .update import PROGRAMS, Batch, optimiser, over_minibatches
 
 Array = Any
 NORM_FLOOR = 1e-5
@@ -36,21 +37,27 @@ class Critic(eqx.Module):
     layers: tuple[Linear, ...]
     head: Linear
 
-    def __init__(self, inputs: int, hidden: tuple[int, ...], rng: Generator) -> None:
+    def __init__(
+        self, inputs: int, hidden: tuple[int, ...], rng: Generator, outputs: int = 1
+    ) -> None:
         sizes = (inputs, *hidden)
         self.layers = tuple(
             Linear(sizes[i], sizes[i + 1], rng, gain=2**0.5, ortho=True) for i in range(len(hidden))
         )
-        self.head = Linear(sizes[-1], 1, rng, gain=0.1, ortho=True)
+        self.head = Linear(sizes[-1], outputs, rng, gain=0.1, ortho=True)
 
     def __call__(self, flat: Array, action: Array) -> Array:
         """Values [r]; actions count as far as the box goes."""
-        x = jnp.concatenate([flat, ACTION_SCALE * jnp.clip(action, -1.0, 1.0)], axis=-1)
+        action = ACTION_SCALE * jnp.clip(action, -1.0, 1.0)
+        return self.table(jnp.concatenate([flat, action], axis=-1))[..., 0]
+
+    def table(self, x: Array) -> Array:
+        """What the head says of an input: of a state, what every label is worth [r, k]."""
         for layer in self.layers:
             x = layer(x)
             x = x - x.mean(-1, keepdims=True)
             x = jax.nn.relu(x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + NORM_FLOOR))
-        return self.head(x)[..., 0]
+        return self.head(x)
 
 
 class Twins(eqx.Module):
@@ -58,12 +65,61 @@ class Twins(eqx.Module):
 
     critics: tuple[Critic, Critic]
 
-    def __init__(self, inputs: int, hidden: tuple[int, ...], rng: Generator) -> None:
-        self.critics = (Critic(inputs, hidden, rng), Critic(inputs, hidden, rng))
+    def __init__(
+        self, inputs: int, hidden: tuple[int, ...], rng: Generator, outputs: int = 1
+    ) -> None:
+        first, second = (Critic(inputs, hidden, rng, outputs) for _ in range(2))
+        self.critics = (first, second)
 
     def __call__(self, flat: Array, action: Array) -> Array:
         """Values [2, r]."""
         return jnp.stack([critic(flat, action) for critic in self.critics])
+
+    def table(self, flat: Array) -> Array:
+        """Values of all labels [2, r, k]."""
+        return jnp.stack([critic.table(flat) for critic in self.critics])
+
+
+class OfActions(NamedTuple):
+    """How critics are read that take an action of a box.
+
+    Attributes:
+        size: numbers of an action that are kept.
+        inputs: those of them that critics see beside the state.
+        outputs: of the critics.
+    """
+
+    size: int
+    inputs: int
+    outputs: int = 1
+
+    def value(self, twins: Twins, rows: Batch) -> Array:
+        """Of what was done [2, r]."""
+        return twins(rows["flat"], rows["action"])
+
+    def ahead(self, twins: Twins, policy: Policy, rows: Batch) -> Array:
+        """Of what the policy would do next [2, r]."""
+        mean, std = policy.gaussian(rows["next"], ())
+        return twins(rows["next"], mean + std * rows["noise"])
+
+
+class OfLabels(NamedTuple):
+    """How critics are read that tell what every label is worth; attributes as above."""
+
+    outputs: int
+    size: int = 1
+    inputs: int = 0
+
+    def value(self, twins: Twins, rows: Batch) -> Array:
+        """Of what was done [2, r]."""
+        label = rows["action"].astype(jnp.int32)
+        table = twins.table(rows["flat"])
+        return jnp.take_along_axis(table, label[None], axis=-1)[..., 0]
+
+    def ahead(self, twins: Twins, policy: Policy, rows: Batch) -> Array:
+        """Of what the policy would do next, in expectation [2, r]."""
+        logits = policy.logits(rows["next"], (), self.outputs)[:, 0]
+        return (jax.nn.softmax(logits) * twins.table(rows["next"])).sum(-1)
 
 
 @eqx.filter_jit
@@ -82,11 +138,15 @@ def slopes(twins: Twins, policy: Policy, flat: Array, noise: Array) -> tuple[Arr
     return mean, 0.5 * (along(noise) + along(-noise))
 
 
-def make_fit() -> Callable[..., tuple[tuple[Learner, Twins], Batch]]:
+@lru_cache(PROGRAMS)
+def make_fit(
+    read: OfActions | OfLabels,
+) -> Callable[..., tuple[tuple[Learner, Twins], Batch]]:
     """The compiled gradient steps of the critics and of those that follow them.
 
     It takes both, rows and their minibatches as `over_minibatches` has them, the weights of the
     rows of each minibatch, the policy whose actions the returns are continued by, and the rate.
+    Agents alike share one program.
     """
     transform = optimiser(np.inf)
 
@@ -94,13 +154,12 @@ def make_fit() -> Callable[..., tuple[tuple[Learner, Twins], Batch]]:
         carried: tuple[Learner, Twins], rows: Batch, weight: Array, policy: Policy, rate: Array
     ) -> tuple[tuple[Learner, Twins], Batch]:
         learner, followers = carried
-        mean, std = policy.gaussian(rows["next"], ())
-        ahead = followers(rows["next"], mean + std * rows["noise"]).min(0)
+        ahead = read.ahead(followers, policy, rows).min(0)
         target = rows["reward"] + rows["discount"] * ahead
         trained, static = eqx.partition(learner.networks, eqx.is_array)
 
         def objective(trained: Any) -> Array:
-            value = eqx.combine(trained, static)(rows["flat"], rows["action"])
+            value = read.value(eqx.combine(trained, static), rows)
             return (weight * (value - target) ** 2).sum()
 
         loss, gradient = jax.value_and_grad(objective)(trained)
@@ -131,7 +190,7 @@ class Replay(NamedTuple):
 
     Attributes:
         flat: raw features [W + 1, n, f]; the last entry is where the next rollout starts.
-        action: as drawn, not clipped [W, n, d].
+        action: as drawn, not clipped [W, n, d]; of labels their numbers.
         reward: raw [W, n].
         done: the episode ended with this step [W, n].
         terminated: for good, rather than by a time limit [W, n].
@@ -156,7 +215,7 @@ class Replay(NamedTuple):
 
         return Replay(
             flat=then(self.flat, rollout.flat),
-            action=then(self.action, rollout.drawn["action"]),
+            action=then(self.action, rollout.drawn.get("action", rollout.drawn.get("label"))),
             reward=then(self.reward, rollout.reward),
             done=then(self.done, rollout.done),
             terminated=then(self.terminated, rollout.terminated),

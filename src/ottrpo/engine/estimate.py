@@ -1,6 +1,6 @@
 """Step 3: what a rollout says about the advantages of the actions that were taken in it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -194,22 +194,9 @@ def require_finite_estimates(
         NonFiniteError: it names the environment, its index, the step and the quantity.
     """
     seen = {"observations": state.observations.moments, "rewards": state.rewards.moments}
-    for quantity, moments in seen.items():
-        if not (np.isfinite(moments.mean).all() and np.isfinite(moments.variance).all()):
-            raise NonFiniteError(
-                f"{name()}: the running variance of the {quantity} overflows at step {end}; "
-                f"{ADVICE}"
-            )
-    for quantity, array_r in (("value", batch.value), ("advantage", batch.advantage)):
-        if np.isfinite(array_r).all():
-            continue
-        array_tn = array_r.reshape(shape)
-        t, index = (int(i) for i in np.argwhere(~np.isfinite(array_tn))[-1])  # sums run backwards
-        step = end - (len(array_tn) - t - 1) * array_tn.shape[1]
-        raise NonFiniteError(
-            f"{name()}: the {quantity} of environment {index} at step {step} is "
-            f"{array_tn[t, index]}; {ADVICE}"
-        )
+    require_finite_statistics(name, {what: moments[:2] for what, moments in seen.items()}, end)
+    told = {"value": batch.value, "advantage": batch.advantage}
+    require_finite_steps(name, {what: x.reshape(shape) for what, x in told.items()}, end)
     with np.errstate(over="ignore", invalid="ignore"):
         spread = batch.advantage.std()
     if not np.isfinite(spread):
@@ -217,6 +204,28 @@ def require_finite_estimates(
             f"{name()}: the spread of the advantages at step {end} is not finite: the rewards or "
             "the values are too large; scale the rewards, or leave normalize_reward on"
         )
+
+
+def require_finite_statistics(name: Name, seen: Mapping[str, tuple[Array, ...]], end: int) -> None:
+    """Raise unless running means and variances are finite at step ``end``."""
+    for quantity, moments in seen.items():
+        if not all(np.isfinite(moment).all() for moment in moments):
+            raise NonFiniteError(
+                f"{name()}: the running variance of the {quantity} overflows at step {end}; "
+                f"{ADVICE}"
+            )
+
+
+def require_finite_steps(name: Name, told: Mapping[str, Array], end: int) -> None:
+    """Raise unless what is told of each step and environment [t, n] until ``end`` is finite."""
+    for quantity, array_tn in told.items():
+        if not np.isfinite(array_tn).all():
+            t, index = (int(i) for i in np.argwhere(~np.isfinite(array_tn))[-1])  # sums run back
+            step = end - (len(array_tn) - t - 1) * array_tn.shape[1]
+            raise NonFiniteError(
+                f"{name()}: the {quantity} of environment {index} at step {step} is "
+                f"{array_tn[t, index]}; {ADVICE}"
+            )
 
 
 def _values(network: Any, flat: Array, images: tuple[Array, ...]) -> Array:

@@ -317,7 +317,7 @@ def _box(space: spaces.Box) -> BoxActions:
     if low.size == 0:
         raise ValueError(f"the action box must have at least one entry, got {space}")
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        raise ValueError(
+        raise Refused(
             f"the action box must be bounded, got {space}; say which actions are worth trying: "
             "gymnasium.wrappers.TransformAction(env, lambda action: action, Box(low, high))"
         )

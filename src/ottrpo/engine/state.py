@@ -213,8 +213,15 @@ class Normaliser:
         if not self.rewards:
             return reward_tn
         xp = namespace(reward_tn)
-        deviation = xp.sqrt(seen.moments.variance[0] + VARIANCE_FLOOR)
+        deviation = self.reward_unit(seen)
         return xp.clip(reward_tn / deviation, -self.clip_reward, self.clip_reward)
+
+    def reward_unit(self, seen: Rewards) -> Array:
+        """What values and advantages are to be multiplied by, to be in the unit of raw rewards."""
+        if not self.rewards:
+            return 1.0
+        variance = seen.moments.variance
+        return namespace(variance).sqrt(variance[0] + VARIANCE_FLOOR)
 
 
 def scale_between(old: Observations, new: Observations, share: Array) -> Observations:

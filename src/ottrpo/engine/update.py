@@ -4,6 +4,7 @@ A step that has spent more than the radius is taken back until it has not.
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -32,6 +33,7 @@ ADAM_EPSILON = 1e-5  # as in SB3's on-policy agents
 MARGIN = 1e-4
 NEARLY = 0.9  # a step that uses this much of the radius is not lengthened any more
 MOST_TRIES = 20
+PROGRAMS = 16  # that are kept for agents to come; each may be megabytes
 SMALLEST_SPENT = 1e-6  # of the radius; a step that spends less is not a guide
 
 
@@ -231,10 +233,11 @@ def no_moments_of(module: Any, max_grad_norm: float) -> Any:
     return optimiser(max_grad_norm).init(eqx.filter(module, eqx.is_array))
 
 
+@lru_cache(PROGRAMS)
 def make_fit_one(
     loss: Callable[..., Array], max_grad_norm: float
 ) -> Callable[..., tuple[Learner, Batch]]:
-    """`make_descend` of a loss without terms or constants."""
+    """`make_descend` of a loss without terms or constants; one program for the same loss."""
 
     def with_terms(
         networks: Any, rows: Batch, weight: Array, constants: dict[str, Array]

@@ -43,6 +43,7 @@ MAX_ARRAYS_HEADER = 4 * 2**20  # names, types and shapes of some 40,000 arrays
 MAX_AXES = 16
 LIMITS = {ABOUT: 4096, DATA: strict_json.MAX_BYTES, ARRAYS: MAX_ARRAYS}
 MAX_BYTES = sum(LIMITS.values()) + 4096
+_SB3_FIRST = b"data{"  # the name of the first member of SB3's files, and how it begins
 _HEADER, _METHOD, _SIZE = 30, 8, 18  # what stands in front of a member: its length, and where
 _MODE = 0o100644 << 16
 DTYPES = ("BOOL", "U8", "I8", "U16", "I16", "F16", "U32", "I32", "F32", "U64", "I64", "F64")
@@ -54,6 +55,13 @@ Place = str | Path | io.BufferedIOBase
 
 class BundleError(ValueError):
     """A file that is not the bundle that was asked for; the message is one line."""
+
+
+class NoBundleError(BundleError, FileNotFoundError):
+    """There is no such file: who looks first whether there is an agent to go on with expects that.
+
+    SB3's ``load`` raises a ``FileNotFoundError`` for it.
+    """
 
 
 def write(path: Place, kind: str, arrays: Mapping[str, ArrayLike], data: Mapping[str, Any]) -> None:
@@ -108,7 +116,7 @@ def read_any(
         if not isinstance(data, dict):
             raise ValueError(f"{DATA} is no object")
     except FileNotFoundError as error:
-        raise BundleError(f"there is no saved agent at {name}") from error
+        raise NoBundleError(f"there is no saved agent at {name}") from error
     except OSError as error:
         raise BundleError(f"{name} can't be read: {error.strerror or error}") from error
     except (ValueError, SafetensorError) as error:
@@ -160,6 +168,11 @@ def _unpack(content: bytes) -> dict[str, bytes]:
     """The members of what `pack` wrote, found by the sizes in front of them."""
     if not content.startswith(b"PK"):
         raise ValueError("it is no zip archive" if content else "it is empty")
+    if content[_HEADER : _HEADER + len(_SB3_FIRST)] == _SB3_FIRST:
+        raise ValueError(
+            "it looks like a model that Stable-Baselines3 saved, as pickles; if you trust it, "
+            "load_sb3 of ottrpo.persistence.foreign opens it"
+        )
     members, at = {}, 0
     for name, limit in LIMITS.items():
         size = int.from_bytes(content[at + _SIZE : at + _SIZE + 4], "little")
@@ -270,7 +283,7 @@ def _printable(value: Any) -> str:
     return text if text.isprintable() else repr(text)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path | str, content: bytes) -> None:
     """Make ``path`` hold ``content``; whatever happens, it holds all of the old or of the new.
 
     The draft lies in the same directory, because a rename is atomic inside one file system only.
@@ -280,10 +293,15 @@ def write_atomically(path: Path, content: bytes) -> None:
     Raises:
         OSError: if the disk is full or refuses; what ``path`` held before is untouched.
     """
+    path = Path(path)
     _make_folder(path.parent)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}{DRAFT_ENDING}")
     # exclusive and without following links: nobody can have laid something in its place
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    try:
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        error.filename = str(path)  # who reads of it asked for that one
+        raise
     try:
         with os.fdopen(handle, "wb", buffering=0) as file:
             write_all(file.fileno(), content)

@@ -16,8 +16,10 @@ and the multiplier is ½ u/√ε, made of what is real, nearly: the critics may 
 among those of the whole window.
 """
 
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -32,8 +34,9 @@ from ottrpo.engine.critic import (
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.models.base import Given, Plan
 from ottrpo.engine.models.linear import LINEAR_REACH, Linear, linear_plan
-from ottrpo.engine.networks import Networks
+from ottrpo.engine.networks import Networks, Policy
 from ottrpo.engine.schedules import CRITIC_RATE, Now
+from ottrpo.engine.spaces import BoxActions
 from ottrpo.engine.state import Learner, TrainState
 from ottrpo.engine.update import (
     Batch,
@@ -109,27 +112,47 @@ class Part(NamedTuple):
         return single(plan.rows["target_mean"] - beyond)
 
 
-@final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MixedTrustRegion(WithCritics, TrustRegion):
-    """Transport steps along samples and critics."""
-
-    model: Linear
+class Mixed(WithCritics, TrustRegion):
+    """Transport steps along samples and critics; a subclass knows what a policy is made of."""
 
     @cached_property
-    def fit_policy(self) -> Any:
-        """The compiled gradient steps of the policy alone, towards targets."""
+    def fit_score(self) -> Any:
+        """The compiled gradient steps of the policy alone, along the samples."""
         return make_fit_one(self.model.loss(), self.max_grad_norm)
+
+    @property
+    def fit_slope(self) -> Any:
+        """And along the critics."""
+        return self.fit_score
+
+    @property
+    def noise_size(self) -> int:
+        """How many random numbers an action is made of that is drawn within an update."""
+        return 0
+
+    def within(self, asked: Array, batch: Experience) -> Array:
+        """The radius, which may be less than was asked for."""
+        return asked
+
+    @abstractmethod
+    def along_samples(self, batch: Experience, advantage: Array, part: Part) -> tuple[Plan, Batch]:
+        """What the samples say, and the rows that the policy is fitted to."""
+
+    @abstractmethod
+    def along_critics(
+        self, state: TrainState, flat: Array, noise: Array, part: Part
+    ) -> tuple[Plan, Batch]:
+        """What the critics say in some states, and the rows that the policy is fitted to."""
+
+    @abstractmethod
+    def acting(self, policy: Policy, flat: Array) -> dict[str, Array]:
+        """What a rollout would have recorded of the policy in these states."""
 
     @cached_property
     def fit_value(self) -> Any:
         """The compiled gradient steps of the value function alone."""
-        scale = self.vf_coef / USUAL_VF_COEF
-
-        def loss(value: Any, rows: Batch, weight: Array, _: Any) -> Array:
-            return scale * (weight @ (value(rows["flat"], ()) - rows["return"]) ** 2)
-
-        return make_fit_one(loss, self.max_grad_norm)
+        return make_fit_one(_value_loss(self.vf_coef / USUAL_VF_COEF), self.max_grad_norm)
 
     def learners(self, networks: Networks, rng: Generator) -> dict[str, Learner]:
         """Those of critics, an optimiser for each part of a step, and the average policy."""
@@ -139,7 +162,7 @@ class MixedTrustRegion(WithCritics, TrustRegion):
 
     def draw(self, rows: int, rng: Generator) -> Any:
         """For every part of a step."""
-        size = self.actions.size
+        size = self.noise_size
         steps = max(1, round(self.critic_ratio * rows))
         held = block(rows, self.hold_out, rng)
         epochs = max(1, round(FEWER_EPOCHS * self.n_epochs))
@@ -164,8 +187,8 @@ class MixedTrustRegion(WithCritics, TrustRegion):
     ) -> tuple[TrainState, Report]:
         """Measure, learn, solve the dual (step 4), move the policy (step 5), stay in the region."""
         advantage = self.standardised(batch.advantage)
-        asked, reach = self.budget(batch, now), LINEAR_REACH * self.model.typical_cost(batch)
-        radius = namespace(asked).minimum(asked, reach)
+        asked = self.budget(batch, now)
+        radius = self.within(asked, batch)
         ends = (state.signal.ended > 0) | state.replay.terminated.any()
         state, fit = self._learn(state, batch, draws, now, ends)
         half = Part(0.5 * radius, ends)
@@ -173,14 +196,13 @@ class MixedTrustRegion(WithCritics, TrustRegion):
         state, plan = self._follow_slope(state, batch, half, draws, now)
         if self.std_step:
             state = self._move_std(state, batch, advantage)
-        plan = plan._replace(radius=radius, inactive=asked > reach)
+        plan = plan._replace(radius=radius, inactive=radius < asked)
         state, kept, spent = self.return_to_region(before, state, batch, plan)
         gains = self.gains(state, batch, advantage, draws.held, spent)
         state = _remembered(state, gains["ot/gain_held_out"], spent)
         state = _averaged(state)
         report = self._report(batch, _real(plan, state), fit, kept, spent, now)
-        std = like(batch.flat, state.networks.policy.gaussian(batch.flat[:1])[1].mean())
-        return state, report | gains | {"ot/gain": state.signal.gain, "train/std": std}
+        return state, report | gains | {"ot/gain": state.signal.gain}
 
     def _learn(
         self, state: TrainState, batch: Experience, draws: Draws, now: Now, ends: Array
@@ -203,7 +225,8 @@ class MixedTrustRegion(WithCritics, TrustRegion):
     ) -> TrainState:
         """The policy after gradient steps with an optimiser of that name."""
         one = Learner(state.networks.policy, state.learners[name].moments)
-        moved, _ = self.fit_policy(one, rows, *steps, single(rate))
+        fit = self.fit_score if name == "score" else self.fit_slope
+        moved, _ = fit(one, rows, *steps, single(rate))
         return with_policy(state, moved.networks).with_learner(name, Learner((), moved.moments))
 
     def _follow_score(
@@ -218,9 +241,8 @@ class MixedTrustRegion(WithCritics, TrustRegion):
     ) -> TrainState:
         """Along the samples as far as their part of the radius goes."""
         signal, radius = state.signal, part.radius
-        plan = self.model.plan(Given(batch, advantage, STRETCH * radius))
-        target = part.targets(plan, *batch.recorded("mean", "std"))
-        rows = {"flat": batch.flat, "images": (), "target_mean": target}
+        plan, rows = self.along_samples(batch, advantage, part)
+        rows = rows | {"flat": batch.flat, "images": ()}
         state = self._moved(state, "score", rows, draws.score, now.learning_rate * signal.pace)
         state, kept, spent = self.return_to_region(
             before, state, batch, plan._replace(radius=radius), LONGEST
@@ -243,19 +265,70 @@ class MixedTrustRegion(WithCritics, TrustRegion):
             )
         )
         flat = normaliser(state.observations, replay.flat[at])
-        critics, policy = state.learners["critic"].networks, state.networks.policy
-        mean, slope = (like(flat, x) for x in slopes(critics, policy, flat, draws.noise))
-        plan = linear_plan(mean, xp.ones_like(mean), slope, self.model.metric, radius)
-        target = part.targets(plan, mean, like(flat, policy.gaussian(flat[:1])[1]))
-        rows = {"flat": flat, "images": (), "target_mean": target}
+        plan, rows = self.along_critics(state, flat, draws.noise, part)
+        rows = rows | {"flat": flat, "images": ()}
         rate = now.learning_rate * signal.slope_pace
         moved = self._moved(state, "slope", rows, draws.slope, rate)
         seen = normaliser(state.observations, batch.raw)
-        here = dict(zip(("mean", "std"), state.networks.policy.gaussian(seen), strict=True))
+        here = self.acting(state.networks.policy, seen)
         since = batch._replace(flat=seen, drawn=batch.drawn | here)
         moved, kept, spent = self.return_to_region(state, moved, since, plan, LONGEST)
         pace = paced(signal.slope_pace, radius, kept, spent)
         return moved._replace(signal=signal._replace(slope_pace=pace)), plan
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MixedTrustRegion(Mixed):
+    """Of Gaussians: the slope of the samples, and that of the critics."""
+
+    actions: BoxActions
+    model: Linear
+
+    @property
+    def noise_size(self) -> int:
+        """One number for every coordinate."""
+        return self.actions.size
+
+    def within(self, asked: Array, batch: Experience) -> Array:
+        """A slope says nothing of what lies farther than was tried."""
+        return namespace(asked).minimum(asked, LINEAR_REACH * self.model.typical_cost(batch))
+
+    def along_samples(self, batch: Experience, advantage: Array, part: Part) -> tuple[Plan, Batch]:
+        """Means that are set `STRETCH` times as far as they may go."""
+        plan = self.model.plan(Given(batch, advantage, STRETCH * part.radius))
+        return plan, {"target_mean": part.targets(plan, *batch.recorded("mean", "std"))}
+
+    def along_critics(
+        self, state: TrainState, flat: Array, noise: Array, part: Part
+    ) -> tuple[Plan, Batch]:
+        """Means along the slope of the critics."""
+        critics, policy = state.learners["critic"].networks, state.networks.policy
+        mean, slope = (like(flat, x) for x in slopes(critics, policy, flat, noise))
+        ones = namespace(flat).ones_like(mean)
+        plan = linear_plan(mean, ones, slope, self.model.metric, part.radius)
+        std = like(flat, policy.gaussian(flat[:1])[1])
+        return plan, {"target_mean": part.targets(plan, mean, std)}
+
+    def acting(self, policy: Policy, flat: Array) -> dict[str, Array]:
+        """Mean and σ."""
+        return dict(zip(("mean", "std"), policy.gaussian(flat), strict=True))
+
+    def improve(
+        self, before: TrainState, state: TrainState, batch: Experience, draws: Any, now: Now
+    ) -> tuple[TrainState, Report]:
+        """As all do; σ is told."""
+        state, report = super().improve(before, state, batch, draws, now)
+        std = like(batch.flat, state.networks.policy.gaussian(batch.flat[:1])[1].mean())
+        return state, report | {"train/std": std}
+
+
+@cache
+def _value_loss(scale: float) -> Callable[..., Array]:
+    def loss(value: Any, rows: Batch, weight: Array, _: Any) -> Array:
+        return scale * (weight @ (value(rows["flat"], ()) - rows["return"]) ** 2)
+
+    return loss
 
 
 def _remembered(state: TrainState, gain: Array, spent: Array) -> TrainState:

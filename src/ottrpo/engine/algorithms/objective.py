@@ -19,20 +19,20 @@ class Objective:
     """What the policy and the value function descend.
 
     Attributes:
-        clip_range: PPO's, of the ratio; 10 is as good as none.
-        clip_range_vf: of the change of the value; ``None`` for none.
+        clip_range: PPO's clipping of the ratio; 10 is as good as none.
+        clip_range_vf: clipping of the value's change; ``None`` for none.
         normalize_advantage: standardise the advantages of each minibatch.
         ent_coef: weight of the entropy bonus.
         vf_coef: weight of the value function's mean squared error.
         wasserstein_coef: κ, weight of the behaviour penalty.
     """
 
-    clip_range: float
-    clip_range_vf: float | None
-    normalize_advantage: bool
-    ent_coef: float
-    vf_coef: float
-    wasserstein_coef: float
+    clip_range: float = 10.0
+    clip_range_vf: float | None = 10.0
+    normalize_advantage: bool = True
+    ent_coef: float = 0.0
+    vf_coef: float = 0.25
+    wasserstein_coef: float = 0.1
 
 
 class Outputs(NamedTuple):

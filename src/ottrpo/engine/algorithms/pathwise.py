@@ -22,6 +22,7 @@ from ottrpo.engine.estimate import Experience, explained_variance
 from ottrpo.engine.models.base import gaussian_spent
 from ottrpo.engine.networks import Networks, Policy
 from ottrpo.engine.schedules import Now
+from ottrpo.engine.spaces import BoxActions
 from ottrpo.engine.state import Learner, TrainState
 from ottrpo.engine.update import (
     Batch,
@@ -67,6 +68,7 @@ class Pathwise(WithCritics):
         n_samples: actions that are drawn in each state.
     """
 
+    actions: BoxActions
     steps_ahead: int
     n_samples: int
 

@@ -1,7 +1,7 @@
 """WNPG: Wasserstein natural policy gradients."""
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Literal, final
 
 import jax
 import jax.numpy as jnp
@@ -29,49 +29,64 @@ from .objective import Outputs, Terms
 Array = Any
 
 
+@dataclass(frozen=True, kw_only=True)
+class Natural:
+    """How the natural gradient is found, and what follows it.
+
+    Attributes:
+        n_basis: basis points of the kernel, drawn anew from each minibatch.
+        kernel_bandwidth: ``squared``: the mean squared distance to the basis points; ``root``: its
+            square root.
+        damping: ε at the start.
+        damping_rule: ``shrink``, as published: it only ever shrinks; ``two-sided``: it also grows
+            when steps reduce the loss by less than expected; ``fixed``.
+        norm_rule: what becomes of a natural gradient longer than ``max_grad_norm``: ``unit``, as
+            published: it is rescaled to length 1; ``clip``: to ``max_grad_norm``.
+        singular_tolerance: directions of the kernel's Gram matrix below this share of the largest
+            are left out.
+        optimizer: what follows the natural gradient: ``adam``, ``momentum`` or ``sgd``.
+    """
+
+    n_basis: int = 5
+    kernel_bandwidth: natural.Bandwidth = "squared"
+    damping: float = 1e-5
+    damping_rule: natural.DampingRule = "shrink"
+    norm_rule: natural.NormRule = "unit"
+    singular_tolerance: float = 0.0
+    optimizer: Literal["adam", "momentum", "sgd"] = "adam"
+
+
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WassersteinNatural(Guided):
     """The kernelised Wasserstein natural gradient of the whole loss, then the optimiser.
 
     Attributes:
-        n_basis: basis points of the kernel in every minibatch.
-        kernel_bandwidth: its rule.
-        damping: its first value.
-        damping_rule: how it goes on.
-        norm_rule: what becomes of a long natural gradient.
-        singular_tolerance: directions of the Gram matrix below this share are left out.
-        optimiser: what follows.
+        rules: how it is found.
     """
 
-    n_basis: int
-    kernel_bandwidth: natural.Bandwidth
-    damping: float
-    damping_rule: natural.DampingRule
-    norm_rule: natural.NormRule
-    singular_tolerance: float
-    optimiser: str
+    rules: Natural
 
     def direction(self) -> Direction:
         """The natural gradient."""
         return natural_direction(
             max_grad_norm=self.max_grad_norm,
-            norm_rule=self.norm_rule,
-            damping_rule=self.damping_rule,
-            kernel_bandwidth=self.kernel_bandwidth,
-            singular_tolerance=self.singular_tolerance,
-            optimiser=self.optimiser,
+            norm_rule=self.rules.norm_rule,
+            damping_rule=self.rules.damping_rule,
+            kernel_bandwidth=self.rules.kernel_bandwidth,
+            singular_tolerance=self.rules.singular_tolerance,
+            optimiser=self.rules.optimizer,
         )
 
     def start(self, networks: Networks, features: Features) -> Learner:
         """The optimiser's moments, and the damping."""
-        return start_guided(networks, self.optimiser, features, self.damping)
+        return start_guided(networks, self.rules.optimizer, features, self.rules.damping)
 
     def draw(self, rows: int, rng: Generator) -> GuidedDraws:
         """As for all, and the kernel's basis points."""
         draws = super().draw(rows, rng)
         size = self.n_actions * self.architecture.outputs + 1
-        each = draw_basis(draws.each, draws.weight, self.n_basis, size, rng)
+        each = draw_basis(draws.each, draws.weight, self.rules.n_basis, size, rng)
         return draws._replace(each=each)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from ottrpo.core import Cost, DualSolution, Mahalanobis, Scaled, SquaredEuclidean, Summed
 from ottrpo.engine.advantage import AdvantageNetwork
-from ottrpo.engine.arrays import Generator, like
+from ottrpo.engine.arrays import Generator, like, namespace
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.spaces import BoxActions, FiniteActions
@@ -55,6 +55,21 @@ class Plan(NamedTuple):
     split_mass: Array
     active_fraction: Array
     dual_gap: Array
+
+
+def closed_plan(
+    solution: DualSolution, radius: Array, rows: dict[str, Any], moved_rd: Array, gain: Array
+) -> Plan:
+    """A plan that is known in closed form, with the displacements of its rows and its gain."""
+    return Plan(
+        solution,
+        radius,
+        inactive=namespace(gain).logical_not(solution.binding),
+        rows=rows,
+        split_mass=0.0,
+        active_fraction=moved_rd.any(1).mean(),
+        dual_gap=abs(solution.value - gain),
+    )
 
 
 class Given(NamedTuple):
@@ -254,10 +269,15 @@ def coupled_spent(cost: Cost) -> Spent:
         mean, std = policy.gaussian(rows["flat"], rows["images"])
         z = jax.random.normal(jax.random.key(0), (PLAN_POINTS, *mean.shape))
         cost_jr = cost(rows["mean"] + rows["std"] * z, mean + std * z, rows.get("state"))
-        error = jnp.sqrt(cost_jr.var(0, ddof=1).mean() / cost_jr.size)
-        return cost_jr.mean() + STANDARD_ERRORS * error
+        return from_above(cost_jr)
 
     return spent
+
+
+def from_above(cost_jr: Array) -> Array:
+    """The mean of points j of rows r, and several standard errors of it."""
+    error = jnp.sqrt(cost_jr.var(0, ddof=1).mean() / cost_jr.size)
+    return cost_jr.mean() + STANDARD_ERRORS * error
 
 
 def quadratic_metric(cost: Cost, size: int) -> Array | None:

@@ -15,7 +15,7 @@ from ottrpo.engine.spaces import BinnedActions
 
 from .base import Given, Options, Plan
 from .candidates import Rows, solve_binding, summary
-from .finite import FiniteModel, sampled_gain
+from .finite import FiniteModel
 
 Array = Any
 
@@ -25,7 +25,6 @@ class BinnedModel(FiniteModel):
 
     actions = BinnedActions
     advantages = ("gae",)
-    unbiased: bool
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -40,11 +39,6 @@ class BinnedModel(FiniteModel):
         leave a bad bin costs little, and a bad sample would count for less than a good one.
         """
         return "gain" if self.options.region == "transport" else "ascent"
-
-    def gain(self, given: Given, probability_rfk: Array) -> Array:
-        """Of the bin that was tried."""
-        label_rf = given.batch.drawn["label"]
-        return sampled_gain(probability_rfk, label_rf, given.advantage_r, unbiased=self.unbiased)
 
     def plan(self, given: Given) -> Plan:
         """As `FiniteModel`, with the candidates that matter."""
@@ -88,7 +82,6 @@ class BinnedLinear(BinnedModel):
     """Unbiased gains from one sample per state."""
 
     name = "linear"
-    unbiased = True
 
 
 @final

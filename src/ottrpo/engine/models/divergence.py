@@ -27,7 +27,7 @@ from ottrpo.engine.arrays import namespace, on_host
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.update import Batch, Spent
 
-from .base import BINDING_SHARE, Plan, PolicyLoss
+from .base import BINDING_SHARE, Plan, PolicyLoss, closed_plan
 
 Array = Any
 ENTROPY_SHARE = 0.1  # of the radius, at most; as for tables
@@ -79,15 +79,7 @@ def gaussian_kl_plan(mean_rd: Array, std_rd: Array, gradient_rd: Array, radius: 
         maps = displacement, displacement
         one = xp.ones_like(primal)
         solution = DualSolution(multiplier, value, spent, binding, one, *maps, 0.0 * one)
-    return Plan(
-        solution,
-        radius,
-        inactive=xp.logical_not(solution.binding),
-        rows=targets | {"unit": unit_rd},
-        split_mass=0.0,
-        active_fraction=displacement.any(1).mean(),
-        dual_gap=abs(solution.value - primal),
-    )
+    return closed_plan(solution, radius, targets | {"unit": unit_rd}, displacement, primal)
 
 
 def _ratio(along: Array) -> Array:

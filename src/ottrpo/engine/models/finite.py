@@ -5,6 +5,7 @@ factors and the cost is the sum of the factors' costs, so the discrepancy is the
 each (state, factor) pair is a state of its own with the weight of its state.
 """
 
+from functools import cache
 from typing import Any, ClassVar, final
 
 import equinox as eqx
@@ -37,6 +38,7 @@ class FiniteModel(Model):
 
     actions: ClassVar[type[FiniteActions]] = FiniteActions
     regions = ("transport", "kl", "sinkhorn")
+    unbiased: ClassVar[bool] = True  # gains of single samples
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -106,10 +108,11 @@ class FiniteModel(Model):
     def gain(self, given: Given, probability_rfk: Array) -> Array:
         """What every label of every factor gains [r, f, k]: by default, of the one that was tried.
 
-        Divided by the probability of having tried it, so that the expectation over the policy's
-        own draws is the advantage of each choice.
+        If ``unbiased``, divided by the probability of having tried it, so that the expectation over
+        the policy's own draws is the advantage of each choice.
         """
-        return _of_the_tried(given, probability_rfk, unbiased=True)
+        label_rf = given.batch.drawn["label"]
+        return sampled_gain(probability_rfk, label_rf, given.advantage_r, unbiased=self.unbiased)
 
     def gained(self, policy: Policy, batch: Experience, seen: Batch, advantage_r: Array) -> Array:
         """A (π'(a)/π(a) − 1) of the label that was tried."""
@@ -120,7 +123,7 @@ class FiniteModel(Model):
         tried = batch.drawn["label"][..., None]
         old, new = (
             xp.take_along_axis(array, tried, axis=-1).sum((-2, -1))
-            for array in (xp.log(xp.where(allowed, probability, 1.0)), log_new)
+            for array in (xp.log(xp.where(probability > 0, probability, 1.0)), log_new)
         )
         return advantage_r * (xp.exp(new - old) - 1.0)
 
@@ -149,7 +152,7 @@ class FiniteLinear(FiniteModel):
     """Unbiased gains from one sample per state."""
 
     name = "linear"
-    advantages = ("gae",)
+    advantages = ("gae", "mixed")
 
     @property
     def usual(self) -> str:
@@ -169,9 +172,7 @@ class FiniteSample(FiniteModel):
     name = "sample"
     advantages = ("gae",)
 
-    def gain(self, given: Given, probability_rfk: Array) -> Array:
-        """Not divided by its probability."""
-        return _of_the_tried(given, probability_rfk, unbiased=False)
+    unbiased = False
 
 
 @final
@@ -261,11 +262,6 @@ def _pushed(policy_sa: Array, maps: list[tuple[Array, Array]]) -> Array:
     return jnp.einsum("sa,sab->sb", policy_sa, plan_sab)
 
 
-def _of_the_tried(given: Given, probability_rfk: Array, *, unbiased: bool) -> Array:
-    label_rf = given.batch.drawn["label"]
-    return sampled_gain(probability_rfk, label_rf, given.advantage_r, unbiased=unbiased)
-
-
 def sampled_gain(
     probability_rfk: Array, label_rf: Array, advantage_r: Array, *, unbiased: bool
 ) -> Array:
@@ -279,6 +275,7 @@ def sampled_gain(
     return put(xp.zeros_like(probability_rfk), where, gain)
 
 
+@cache
 def towards_finite_targets(choices: int) -> PolicyLoss:
     """mean_r Σ_a (π_θ(a|s_r) − π*(a|s_r))², the paper's loss for finite actions."""
 
@@ -289,6 +286,7 @@ def towards_finite_targets(choices: int) -> PolicyLoss:
     return loss
 
 
+@cache
 def regularised_finite_advantage(choices: int) -> PolicyLoss:
     """The paper's ascent for finite actions: Σ_a π_θ(a|s) max_b { A(s, b) − λ c(a, b) }."""
 

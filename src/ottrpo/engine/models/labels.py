@@ -5,9 +5,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ottrpo.core import Cost, Ordinal, Scaled
+from ottrpo.core.discrepancy import uniform_step
 from ottrpo.core.problems import cost_table
 from ottrpo.engine.arrays import like, namespace, on_host, wide
 from ottrpo.engine.networks import Policy
@@ -120,10 +120,7 @@ def _uniform_cost(cost: Cost, choices: int) -> float | None:
     """The cost of every move, if all moves cost the same."""
     if cost.depends_on_state:
         return None
-    off_diagonal = cost_table(cost, 1, choices)[0][~np.eye(choices, dtype=np.bool_)]
-    if off_diagonal.size == 0:
-        return 0.0
-    return float(off_diagonal[0]) if np.ptp(off_diagonal) == 0 else None
+    return uniform_step(cost_table(cost, 1, choices))
 
 
 def policy_sa(probability_rfk: Array) -> Array:

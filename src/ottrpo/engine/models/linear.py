@@ -11,7 +11,7 @@ from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.update import Batch, Spent
 
-from .base import GaussianModel, Given, Options, Plan, PolicyLoss
+from .base import GaussianModel, Given, Options, Plan, PolicyLoss, closed_plan
 from .divergence import (
     gaussian_kl,
     gaussian_kl_plan,
@@ -123,15 +123,7 @@ def linear_plan(
     if learn_std:
         targets["target_std"] = xp.maximum(std_rd + displacement_rd[:, size:], 0.0)
     primal = (gradient_rd * displacement_rd).sum() / rows
-    return Plan(
-        solution,
-        radius,
-        inactive=xp.logical_not(solution.binding),
-        rows=targets,
-        split_mass=0.0,
-        active_fraction=displacement_rd.any(1).mean(),
-        dual_gap=abs(solution.value - primal),
-    )
+    return closed_plan(solution, radius, targets, displacement_rd, primal)
 
 
 def towards_displaced_gaussian(metric: Array | None, *, learn_std: bool) -> PolicyLoss:

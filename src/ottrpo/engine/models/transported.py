@@ -20,7 +20,7 @@ from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.update import Batch, Spent
 
-from .base import STANDARD_ERRORS, Given, Options, Plan, PolicyLoss
+from .base import Given, Options, Plan, PolicyLoss, from_above
 from .candidates import CandidatesModel, Draws
 from .labels import greedy_cost
 
@@ -163,5 +163,4 @@ def by_noise(density: Density, old: Array, new: Array, cost: Cost, state: Array 
     """
     noise = points(density, (COUPLED_POINTS, len(old)))
     cost_jr = cost(density.push(old, noise), density.push(new, noise), state)
-    error = jnp.sqrt(cost_jr.var(0, ddof=1).mean() / cost_jr.size)
-    return cost_jr.mean() + STANDARD_ERRORS * error
+    return from_above(cost_jr)

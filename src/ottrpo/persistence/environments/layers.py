@@ -10,6 +10,7 @@ import hashlib
 import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
+from inspect import getattr_static
 from typing import Any
 
 import gymnasium as gym
@@ -54,6 +55,8 @@ _DESCRIPTION = {
 }
 # Large tables that never change; that they are the same is checked.
 _TABLES = {"P", "desc", "initial_state_distrib", "_cliff"}
+# Things that are there and are put into a state; all else is data, and replaced.
+_IN_PLACE = ("space", "physics", "object", "objects", "same")
 _FIXED_TYPES = (spaces.Space, EnvSpec, np.dtype, type, types.ModuleType)
 _FIXED_MODULES = ("mujoco.", "gymnasium.envs.mujoco.")
 
@@ -62,12 +65,13 @@ class NotCaptured(ValueError):
     """A layer whose state can't be captured; the message says why."""
 
 
-def layers_of(env: Any) -> Iterator[Any]:
-    """The wrappers from the outside in, then the environment; no further than who keeps itself.
+def layers_of(env: Any, *, whole: bool = False) -> Iterator[Any]:
+    """The wrappers from the outside in, then the environment.
 
-    Gymnasium's checker changes nothing, and is not always there; it does not count.
+    No further than who keeps itself, unless ``whole``. Gymnasium's checker changes nothing, and is
+    not always there; it does not count.
     """
-    while isinstance(env, gym.Wrapper) and not keeps_itself(env):
+    while isinstance(env, gym.Wrapper) and (whole or not keeps_itself(env)):
         if not isinstance(env, gym.wrappers.PassiveEnvChecker):
             yield env
         env = env.env
@@ -194,7 +198,10 @@ def _attribute(key: str, value: Any, arrays: Arrays, name: str) -> Any:
 def _restore_attribute(owner: Any, name: str, encoded: Any, arrays: Mapping[str, Any]) -> None:
     mine = _variables(owner)
     kind = encoded.get(TAG) if isinstance(encoded, dict) else None
-    if name not in mine or not _is_state(owner, name, mine[name], kind):
+    known = (
+        _is_state(owner, name, mine[name], kind) if name in mine else _is_made(owner, name, kind)
+    )
+    if not known:
         raise ValueError(f"{type(owner).__name__} has no state {name!r}")
     if kind == "space":
         _restore_space(mine[name], decode(encoded["drawn"], arrays))
@@ -210,7 +217,7 @@ def _restore_attribute(owner: Any, name: str, encoded: Any, arrays: Mapping[str,
             _restore_object(mine[name][key], value, arrays)
     else:
         value = decode(encoded, arrays)
-        _require_alike(f"{type(owner).__name__}.{name}", mine[name], value)
+        _require_alike(f"{type(owner).__name__}.{name}", mine.get(name), value)
         setattr(owner, name, value)
 
 
@@ -223,6 +230,20 @@ def _is_state(owner: Any, name: str, value: Any, kind: str | None) -> bool:
     if isinstance(value, spaces.Space):
         return kind == "space"
     return kind != "space" and name not in _DESCRIPTION and not _is_fixed(owner, value)
+
+
+def _is_made(owner: Any, name: str, kind: str | None) -> bool:
+    """Whether ``name`` can be state that the layer has made while it was stepped.
+
+    It was reset only, and has none of that yet: where ``count = 0`` stands in the class, the first
+    ``self.count += 1`` makes it. What a class says of methods and properties is no state.
+    """
+    if kind in _IN_PLACE or name in _DESCRIPTION | _TABLES or not name.isidentifier():
+        return False
+    said = getattr_static(type(owner), name, None)
+    if isinstance(said, types.MemberDescriptorType):  # a slot that is empty
+        return True
+    return not (name.startswith("__") or hasattr(said, "__get__") or _is_fixed(owner, said))
 
 
 def _restore_space(space: Any, drawn: Any) -> None:

@@ -12,12 +12,13 @@ from copy import copy, deepcopy
 from typing import Any
 
 import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
 
 from ottrpo.names import one_line
 from ottrpo.persistence import strict_json
 from ottrpo.persistence.strict_json import Arrays, global_randomness, set_global_randomness
 
-from .layers import capture_layers, class_name, restore_layers, restored_alike
+from .layers import capture_layers, class_name, layers_of, restore_layers, restored_alike
 
 STEPS = 60  # before what is captured, after it, and after another reset
 SEED, OTHER_SEED = 20, 7
@@ -54,11 +55,12 @@ def _tried(name: str, first: Any, second: Any) -> str | None:
     data = strict_json.dumps({"states": states})
     if size > MOST_BYTES or len(data) > MOST_DATA:
         return f"the state of {name} has {size + len(data):,} bytes"
-    # as it comes back from a file, into an environment with another past
+    # as it comes back from a file, into one that was only reset, and into one with another past
+    read: Any = strict_json.loads(data)
     second.reset(seed=OTHER_SEED)
+    restore_layers(second, read["states"], arrays)
     _played(second, actions[1][: STEPS // 3])
     second.reset()
-    read: Any = strict_json.loads(data)
     restore_layers(second, read["states"], arrays)
     random = global_randomness()  # a checkpoint keeps it too
     expected = _played(first, actions[1]) + _played(first, actions[2], anew=True)
@@ -92,11 +94,7 @@ def _fresh(env: Any) -> Any:
     """Another one: made anew if that gives the same layers, else a copy."""
     if env.spec is not None:
         with suppress(Exception):
-            spec = copy(env.spec)
-            spec.additional_wrappers = tuple(
-                wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor"
-            )
-            made = gym.make(spec, disable_env_checker=True)
+            made = made_again(env.spec)
             if [*map(class_name, layers(made))] == [*map(class_name, layers(env))]:
                 return made
     return deepcopy(env)
@@ -104,8 +102,13 @@ def _fresh(env: Any) -> Any:
 
 def layers(env: Any) -> Iterator[Any]:
     """All layers that matter, from the outside in."""
-    while isinstance(env, gym.Wrapper):
-        if not isinstance(env, gym.wrappers.PassiveEnvChecker) and class_name(env) != _REPEATED:
-            yield env
-        env = env.env
-    yield env
+    return (one for one in layers_of(env, whole=True) if class_name(one) != _REPEATED)
+
+
+def made_again(spec: EnvSpec, **keywords: Any) -> Any:
+    """An environment by its specification; SB3's Monitor can't be made again, and is not needed."""
+    spec = copy(spec)
+    spec.additional_wrappers = tuple(
+        wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor"
+    )
+    return gym.make(spec, disable_env_checker=True, **keywords)

@@ -1,0 +1,158 @@
+"""What programs written for SB3's agents look at: what was seen last, and values of rewards."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+from ottrpo import BGPG, OTTRPO, WNPG
+
+SMALL = {"n_steps": 32, "batch_size": 16, "n_epochs": 1, "seed": 0}
+OURS = [OTTRPO, BGPG, WNPG]
+
+
+class Counting(gym.Env):
+    """Observations count the steps; each is worth ``reward``, and the eighth is the last."""
+
+    action_space = spaces.Box(-1.0, 1.0, (1,))
+    observation_space = spaces.Box(0.0, 100.0, (2,))
+
+    def __init__(self, reward=100.0, length=8, cut_off=False):
+        self.worth, self.length, self.cut_off = reward, length, cut_off
+
+    def reset(self, *, seed=None, options=None):
+        self.taken = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.taken += 1
+        ended = self.taken == self.length
+        observation = np.full(2, self.taken, np.float32)
+        return observation, self.worth, ended and not self.cut_off, ended and self.cut_off, {}
+
+
+def small(kind=OTTRPO, env=None, **settings):
+    return kind("MlpPolicy", env or Counting(), **SMALL | settings)
+
+
+@pytest.mark.parametrize("kind", OURS)
+@pytest.mark.parametrize("count", [1, 2])
+def test_advantages_follow_from_the_rewards_and_the_values_beside_them(kind, count):
+    env = DummyVecEnv([lambda: Counting()] * count)
+    agent = small(kind, env, gamma=0.9, gae_lambda=0.8).learn(128)
+    view = agent.rollout_buffer
+    assert (view.rewards == 100.0).all()
+    expected, following, value = np.zeros((33, count)), 0.0, view.values
+    for t in reversed(range(32)):  # the rollout ends with an episode
+        goes_on = (t + 1) % 8 != 0
+        delta = view.rewards[t] + 0.9 * goes_on * following - value[t]
+        expected[t] = delta + 0.9 * 0.8 * goes_on * expected[t + 1]
+        following = value[t]
+    np.testing.assert_allclose(view.advantages, expected[:-1], rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(view.returns, expected[:-1] + value, rtol=1e-4, atol=1e-3)
+
+
+def test_a_value_is_what_rewards_come_to():
+    env = gym.wrappers.TimeLimit(Counting(length=10**6), 8)
+    agent = small(OTTRPO, env, gamma=0.8, advantage="gae", n_epochs=10, learning_rate=1e-2)
+    agent.learn(64 * 32)
+    endless = 100.0 / (1 - 0.8)  # a time limit is no end
+    value = agent.policy.predict_values(np.zeros((1, 2), np.float32))
+    assert value.item() == pytest.approx(endless, rel=0.1)
+
+
+def test_values_of_normalised_rewards_stay_so():
+    """Who normalises has values of that, as with PPO."""
+    env = VecNormalize(DummyVecEnv([Counting]), gamma=0.9)
+    view = small(env=env, gamma=0.9).learn(64).rollout_buffer
+    assert view.rewards.max() < 20.0
+    assert np.abs(view.values).max() < 20.0
+
+
+class Looking(BaseCallback):
+    """Keeps what was seen last, and where episodes began, at every step."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen, self.starts = [], []
+
+    def _on_step(self):
+        self.seen.append(np.array(self.model._last_obs))
+        self.starts.append(np.array(self.model._last_episode_starts))
+        return True
+
+
+@pytest.mark.parametrize("kind", OURS)
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_was_seen_last_is_what_ppo_s_callbacks_find(kind, count):
+    looks = []
+    for each in (PPO, kind):
+        look = Looking()
+        agent = small(each, DummyVecEnv([Counting] * count)).learn(64 * count, callback=look)
+        looks.append((look.seen, look.starts, [agent._last_obs], [agent._last_episode_starts]))
+    for theirs, ours in zip(*looks, strict=True):
+        np.testing.assert_array_equal(np.stack(ours), np.stack(theirs))
+        assert ours[0].dtype == theirs[0].dtype
+
+
+def test_who_sets_what_was_seen_last_goes_on_from_there():
+    agent = small().learn(32)
+    agent._last_obs = agent.env.reset() + 5
+    agent.learn(32, reset_num_timesteps=False)
+    assert agent.rollout_buffer.observations[:2, 0, 0].tolist() == [5.0, 1.0]
+
+
+class Breaking(Counting):
+    """Breaks off whatever it is in, once."""
+
+    how = KeyboardInterrupt
+
+    def step(self, action):
+        if self.taken == 5 and self.how is not None:
+            how, self.how = self.how, None
+            raise how
+        return super().step(action)
+
+
+def _broken_by_environment():
+    return Breaking(), None
+
+
+def _broken_by_callback():
+    calls = []
+
+    def callback(told, _):
+        calls.append(told)
+        if len(calls) == 5:
+            raise RuntimeError
+        return True
+
+    return Counting(), callback
+
+
+@pytest.mark.parametrize("broken", [_broken_by_environment, _broken_by_callback])
+def test_a_rollout_that_was_broken_off_is_followed_by_new_episodes(broken):
+    """The environment went on without the agent: what it saw before is not where it is."""
+    env, callback = broken()
+    agent = small(env=env)
+    with pytest.raises((KeyboardInterrupt, RuntimeError)):
+        agent.learn(64, callback=callback)
+    agent.learn(32, reset_num_timesteps=False)
+    observed = agent.rollout_buffer.observations[:, 0, 0]
+    np.testing.assert_array_equal(observed, np.tile(np.arange(8.0), 4))
+
+
+def test_errors_are_those_that_sb3_s_programs_expect(tmp_path):
+    """As well as the ``ValueError`` that they are everywhere else."""
+    unbounded = Counting()
+    unbounded.action_space = spaces.Box(-np.inf, np.inf, (1,))
+    agent = small()
+    agent.env = None
+    for error in (AssertionError, ValueError):
+        with pytest.raises(error, match="must be bounded"):
+            small(env=unbounded)
+        with pytest.raises(error, match="has no environment"):
+            agent.learn(32)
