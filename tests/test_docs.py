@@ -141,6 +141,35 @@ def test_the_study_on_the_page_is_one(tmp_path):
         assert cell.spec().steps == 1_000_000
 
 
+def test_the_program_on_the_page_about_export_is_the_example():
+    (shown,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "export.md").read_text(), re.S)
+    assert (ROOT / "examples" / "deploy_a_policy.py").read_text().endswith(f'"""\n\n{shown}')
+
+
+def test_pages_are_finished_for_screen_readers_and_keys_once(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    from finish import finish
+
+    corner = '<thead>\n<tr class="row-odd"><th class="head"><p></p></th>\n'
+    page = (
+        '<aside class="sidebar-drawer"><p class="caption" role="heading">Begin</p></aside>'
+        f"{corner}<th><p>score</p></th>\n</tr>\n</thead>{corner}</tr>\n</thead><pre>a</pre>"
+        '<code><span class="pre">tests/test_docs.py::test_it</span></code>'
+    )
+    for name in ("page.html", "explorer.html"):
+        (tmp_path / name).write_text(page if name == "page.html" else "<pre>a_b</pre>")
+    finish(tmp_path)
+    done = (tmp_path / "page.html").read_text()
+    assert 'role="heading" aria-level="2"' in done
+    assert done.count("<thead>") == 1
+    assert '<td class="head"></td>\n<th><p>score' in done
+    assert '<pre tabindex="0">' in done
+    assert "tests/<wbr>test_<wbr>docs.<wbr>py::<wbr>test_<wbr>it" in done
+    assert (tmp_path / "explorer.html").read_text() == "<pre>a_b</pre>"  # none of the theme's
+    finish(tmp_path)
+    assert (tmp_path / "page.html").read_text() == done
+
+
 def test_what_the_pages_include_is_what_is_made(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     import generate

@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 # public name -> module that defines it
 _HOME: dict[str, str] = {
     "OTTRPO": "ottrpo.agents.ottrpo",
-    "BGPG": "ottrpo.agents.bgpg",
+    "BGPG": "ottrpo.agents.guided",
     "WNPG": "ottrpo.agents.wnpg",
     "ClippedPPO": "ottrpo.agents.clipped",
     "WPOGradient": "ottrpo.agents.pathwise",

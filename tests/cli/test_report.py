@@ -75,6 +75,16 @@ def test_a_table_for_people(results, capsys, monkeypatch):
     assert "no finished run" in told
 
 
+def test_results_of_one_s_own_do_not_hide_the_published_ones(results, monkeypatch, capsys):
+    monkeypatch.chdir(results.parent)
+    assert results.name == "results"
+    assert main(["report", "suite"]) == 2
+    assert main(["report", "suite", "--results", "published", "--json"]) == 0
+    assert "Hopper-v5" in json.loads(capsys.readouterr().out)["suite"]
+    (results.parent / "published").mkdir()  # whoever has one means it
+    assert main(["report", "suite", "--results", "published"]) == 2
+
+
 @pytest.mark.parametrize("breakage", ["study", "folder", "manifest", "page", "sampled"])
 def test_mistakes_get_one_line(results, capsys, breakage):
     arguments = ["report", "--results", str(results)]

@@ -101,6 +101,7 @@ def test_with_one_the_environment_draws_its_window(saved, monkeypatch, capsys):
         (["--video", "film.gif", "--episodes", "0"], "--episodes must be at least 1, got 0"),
         (["--video", "film.gif", "--width", "33"], "--width must be even, from 16 to 4096 pixels"),
         (["--video", "/dev/null/folder/film.gif"], "/dev/null/folder: Not a directory"),
+        (["--video", "/proc/film.gif"], "/proc/film.gif: "),  # takes no files
     ],
 )
 def test_mistakes_are_told_in_one_line(saved, options, told, capsys):

@@ -87,6 +87,16 @@ def test_a_trial_that_somebody_stopped_does_not_count(monkeypatch, tmp_path):
     assert tuning.ended(again) == 0
 
 
+def test_an_interruption_says_how_to_go_on(monkeypatch, tmp_path, capsys):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuning, "tune", stopped)
+    monkeypatch.chdir(tmp_path)
+    assert main(["tune", "CliffWalking-v1", "--trials", "1", "--steps", "1000"]) == 1
+    assert capsys.readouterr().err == "ottrpo: interrupted; the same command goes on\n"
+
+
 def test_another_search_in_the_same_file_is_refused(tmp_path):
     tuning.open_search(SEARCH, tmp_path / "search")
     other = Search(environment="CliffWalking-v1", steps=2000)

@@ -1,11 +1,15 @@
 """Figures for papers, by the command that writes them."""
 
+import re
+
 import matplotlib.image
+import numpy as np
 import pytest
 
 from ottrpo.cli import main
 from ottrpo.cli.options import PUBLISHED
 from ottrpo.reports import printed
+from ottrpo.reports.figures import Curve, Panel
 from ottrpo.reports.sides import find_side
 
 OURS, PPO = "control:Hopper-v5__ottrpo__default", "baselines-control:Hopper-v5__ppo__tuned"
@@ -34,6 +38,14 @@ def test_a_picture_is_as_wide_as_asked(tmp_path, asked, inches):
     assert plot(OURS, "-o", tmp_path / "figure.png", *asked) == 0
     picture = matplotlib.image.imread(tmp_path / "figure.png")
     assert picture.shape[1] == pytest.approx(300 * inches, abs=1)
+
+
+@pytest.mark.parametrize("steps", [4096, 12_000, 40_000, 150_000, 1_000_000])
+def test_steps_have_three_numbers_at_least(tmp_path, steps):
+    curve = Curve("ours", "ottrpo", np.linspace(0, steps, 5), np.ones((3, 5)))
+    printed.save_figure([Panel(title="", curves=(curve,))], ["ours"], tmp_path / "a.svg", 3.25)
+    ticks = re.findall(r">(0|[\d.]+[kM])</text>", (tmp_path / "a.svg").read_text())
+    assert len(ticks) >= 3
 
 
 def test_there_is_a_panel_for_every_environment_that_all_have():

@@ -97,7 +97,7 @@ def _run(name: str, arguments: list[str]) -> int:
         read = getattr(verb_type, "parse", None) or (lambda *given: parse(verb_type, *given))
         verb: Verb | None = read(f"ottrpo {name}", arguments)
         with json_alone(getattr(verb, "json", False)):
-            return 0 if verb is None else verb.run()
+            return 0 if verb is None else verb.run() or 0
     except Mistake as mistake:
         say(f"ottrpo: {mistake}", error=True)
         return 2

@@ -1,6 +1,6 @@
 """``ottrpo compare``."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,14 +32,15 @@ class Compare:
     """the first side"""
     b: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="B")]
     """the second side"""
-    results: Path = field(default_factory=results_root)
-    """where the results are; by default in results/, else those that came with ottrpo"""
+    results: Path | None = None
+    """a folder, or `published` for the results that came with ottrpo; by default results/, and
+    those if there is none"""
     episodes: int = 20
     """that a saved agent plays"""
     json: bool = False
     """print one object"""
 
-    def run(self) -> int:
+    def run(self) -> None:
         """Find, compare, tell."""
         from ottrpo.reports.comparison import as_data, compare, plot
 
@@ -52,14 +53,13 @@ class Compare:
             say_json(as_data(comparison))
         else:
             _tell(sides, comparison, plots)
-        return 0
 
     def _side(self, text: str) -> "Side":
         from ottrpo.reports.sides import find_side, side_of_returns
 
         path = Path(text)
         if not path.is_file() or path.suffix == ".csv":
-            return find_side(text, self.results)
+            return find_side(text, results_root(self.results))
         from ottrpo.experiments.trained import load_trained
 
         trained = load_trained(path)

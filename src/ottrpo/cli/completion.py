@@ -43,11 +43,10 @@ class Completion:
     ]
     """bash, zsh or fish"""
 
-    def run(self) -> int:
+    def run(self) -> None:
         """Print the script."""
         script = _fish() if self.shell == "fish" else _bash()
         say((ZSH if self.shell == "zsh" else "") + script.rstrip())
-        return 0
 
 
 def _bash() -> str:

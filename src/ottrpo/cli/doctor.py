@@ -88,25 +88,19 @@ def _outcome(test: Callable[[], str]) -> dict[str, Any]:
 
 
 def _dual_is_exact() -> str:
-    """A random finite problem: no multiplier bounds it lower than what its plan attains."""
+    """A random finite problem: no multiplier bounds it lower than what the new policy attains."""
     import numpy as np
 
-    from ottrpo.core import DualProblem, dual_value, solve_dual
+    from ottrpo.core import TableCost, audit, update_policy
 
     rng = np.random.default_rng(0)
-    weight_r, gain_rk = rng.dirichlet(np.ones(40)), rng.normal(size=(40, 5))
-    cost_rk = rng.uniform(size=(40, 5))
-    cost_rk[:, 0] = 0.0
-    problem = DualProblem(weight_r, gain_rk, cost_rk, radius=0.05)
-    solution = solve_dual(problem)
-    share_rk, row = np.zeros((40, 5)), np.arange(40)
-    share_rk[row, solution.nearest_r] += solution.split
-    share_rk[row, solution.farthest_r] += solution.farthest_share
-    gained, spent = (float(weight_r @ (share_rk * x).sum(axis=1)) for x in (gain_rk, cost_rk))
-    gap = dual_value(problem, solution.multiplier) - gained
-    if abs(gap) > 1e-12 or abs(spent - problem.radius) > 1e-12:
-        raise ArithmeticError(f"the plan gains {gained} and spends {spent}; the gap is {gap}")
-    return f"the plan attains the dual's bound within {abs(gap):.0e}, budget spent exactly"
+    policy_sa, occupancy_s = rng.dirichlet(np.ones(5), 40), rng.dirichlet(np.ones(40))
+    cost = TableCost(rng.uniform(size=(5, 5)) * (1 - np.eye(5)))
+    update = update_policy(policy_sa, occupancy_s, rng.normal(size=(40, 5)), cost, radius=0.05)
+    found = audit(update.problem, update.policy_sa, update.solution.multiplier)
+    if abs(found.gap) > 1e-12 or abs(found.spent - found.radius) > 1e-12:
+        raise ArithmeticError(f"the policy spends {found.spent}, and the gap is {found.gap}")
+    return f"the plan attains the dual's bound within {abs(found.gap):.0e}, budget spent exactly"
 
 
 def _environments_run() -> str:

@@ -28,7 +28,7 @@ class Evaluate:
     json: bool = False
     """print one object: mean, std, episodes, returns"""
 
-    def run(self) -> int:
+    def run(self) -> None:
         """Load, play, tell."""
         require_at_least(1, episodes=self.episodes)
         require_at_least(0, seed=self.seed)
@@ -41,11 +41,10 @@ class Evaluate:
         if self.json:
             played = {"episodes": len(returns), "returns": [float(value) for value in returns]}
             say_json({"mean": mean, "std": std, **played})
-            return 0
+            return
         kind = "deterministic" if self.deterministic else "sampled"
         say(
             f"{trained.name} on {trained.environment}: {mean:,.2f} ± {std:,.2f} over "
             f"{self.episodes} episodes\n{kind} actions, seed {self.seed}, lowest "
             f"{min(returns):,.2f}, highest {max(returns):,.2f}"
         )
-        return 0

@@ -21,7 +21,7 @@ class Explore:
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("explorer.html")
     """the page"""
 
-    def run(self) -> int:
+    def run(self) -> None:
         """Write it."""
         from ottrpo.persistence.bundle import write_atomically
         from ottrpo.reports.explorer import explorer
@@ -29,4 +29,3 @@ class Explore:
         with mistakes():
             write_atomically(self.out, explorer().encode())
         say(f"written: {self.out}; open it in any browser")
-        return 0

@@ -26,7 +26,7 @@ class Export:
     trust: bool = False
     """let the run import the module of its environment (`module:Name-v0`), if it names one"""
 
-    def run(self) -> int:
+    def run(self) -> None:
         """Load, translate, compare, write."""
         if self.out.suffix != ".onnx":
             raise Mistake(f"{self.out} must end in .onnx")
@@ -39,4 +39,3 @@ class Export:
             f"written: {self.out}, {self.out.stat().st_size / 1024:,.0f} KiB; on {CHECKED:,} "
             f"observations it differs from predict by at most {difference:.1g}"
         )
-        return 0

@@ -17,14 +17,15 @@ class List:
     agent: str | None = None
     """list the settings of this agent instead, which --set of `ottrpo train` can change"""
 
-    def run(self) -> int:
+    def run(self) -> None:
         """Collect and print."""
         if self.agent is not None:
-            return self._settings(self.agent)
+            self._settings(self.agent)
+            return
         catalogue = _collect()
         if self.json:
             say_json(catalogue, indent=2)
-            return 0
+            return
         for title, rows in catalogue.items():
             say(title)
             width = max((len(name) for name in rows), default=0)
@@ -34,9 +35,8 @@ class List:
                     say(f"  {'':<{width}}    {line}")
             if not rows:
                 say("  none yet")
-        return 0
 
-    def _settings(self, key: str) -> int:
+    def _settings(self, key: str) -> None:
         import json
         from textwrap import wrap
 
@@ -48,12 +48,11 @@ class List:
             settings = registry.agent_by_key(key).described_settings()
         if self.json:
             say_json(settings, indent=2)
-            return 0
+            return
         for name, setting in settings.items():
             say(f"{name} = {json.dumps(setting['default'])}" if "default" in setting else name)
             for line in wrap(setting["about"], WIDTH):
                 say(f"    {line}")
-        return 0
 
 
 def _collect() -> dict[str, dict[str, Any]]:

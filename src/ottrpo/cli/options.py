@@ -21,8 +21,8 @@ class Mistake(Exception):
 class Verb(Protocol):
     """One subcommand, already parsed."""
 
-    def run(self) -> int:
-        """Do it and return the exit code."""
+    def run(self) -> int | None:
+        """Do it; the exit code, if it is not 0."""
 
 
 PUBLISHED = Path(__file__).parent.parent / "published"
@@ -94,10 +94,12 @@ def mistakes(context: str = "") -> Iterator[None]:
         raise Mistake(one_line(f"{context}: {told}" if context else told)) from error
 
 
-def results_root() -> Path:
-    """Where results are read: in the directory ``results``, else those that came with ottrpo."""
-    here = Path("results")
-    return here if here.is_dir() else PUBLISHED
+def results_root(asked: Path | None) -> Path:
+    """Where results are read: as asked; by default in ``results``, else those that came along."""
+    here = asked or Path("results")
+    # by its name too, as results of one's own would hide what was published
+    wanted = asked is None or asked == Path(PUBLISHED.name)
+    return PUBLISHED if wanted and not here.is_dir() else here
 
 
 def require_at_least(least: int, **options: int | None) -> None:

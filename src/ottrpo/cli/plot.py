@@ -1,6 +1,6 @@
 """``ottrpo plot``."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -32,10 +32,11 @@ class Plot:
     """draw these environments alone"""
     width: float | None = None
     """inches; by default a column of a paper, or its text's width for several panels"""
-    results: Path = field(default_factory=results_root)
-    """where the results are; by default in results/, else those that came with ottrpo"""
+    results: Path | None = None
+    """a folder, or `published` for the results that came with ottrpo; by default results/, and
+    those if there is none"""
 
-    def run(self) -> int:
+    def run(self) -> None:
         """Find, draw, tell."""
         from ottrpo.reports import printed
         from ottrpo.reports.sides import find_side
@@ -50,7 +51,7 @@ class Plot:
         if self.width is not None and not 1 <= self.width <= 40:
             raise Mistake(f"--width must be between 1 and 40 inches, got {self.width:g}")
         with mistakes():
-            sides = [find_side(text, self.results) for text in self.what]
+            sides = [find_side(text, results_root(self.results)) for text in self.what]
             panels = printed.panels_of(sides, self.env)
             width = printed.COLUMN_INCHES if len(panels) == 1 else printed.TEXT_INCHES
             printed.save_figure(panels, labels, self.out, self.width or width)
@@ -59,4 +60,3 @@ class Plot:
                 say(str(side))
         named = ", ".join(panel.title for panel in panels)
         say(f"written: {self.out} ({named}; mean over seeds ± one standard deviation)")
-        return 0

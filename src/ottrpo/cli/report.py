@@ -1,6 +1,6 @@
 """``ottrpo report``."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -21,8 +21,9 @@ class Report:
 
     study: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")] = None
     """which one; all by default"""
-    results: Path = field(default_factory=results_root)
-    """where the results are; by default in results/, else those that came with ottrpo"""
+    results: Path | None = None
+    """a folder, or `published` for the results that came with ottrpo; by default results/, and
+    those if there is none"""
     json: bool = False
     """print one object: study, environment, agent, configuration, statistics"""
     html: Path | None = None
@@ -31,7 +32,7 @@ class Report:
     sampled: bool = False
     """with --json: of sampled actions where both ways to act were evaluated"""
 
-    def run(self) -> int:
+    def run(self) -> None:
         """Read, count, tell."""
         from ottrpo.reports.tables import as_data, terminal_table
         from ottrpo.results.reading import read_studies, study_names
@@ -40,18 +41,19 @@ class Report:
             raise Mistake("--sampled goes with --json; the other reports show both ways to act")
         if self.html is not None and self.html.is_dir():
             raise Mistake(f"--html takes a file, got the directory {self.html}")
+        results = results_root(self.results)
         with mistakes():
-            there = study_names(self.results)
+            there = study_names(results)
         if self.study is not None and self.study not in there:
             hint = known(self.study, there)
-            raise Mistake(f"{self.results} has no results of {self.study!r}; {hint}")
+            raise Mistake(f"{results} has no results of {self.study!r}; {hint}")
         if self.html is not None:
-            self._write_page(self.html)
+            self._write_page(self.html, results)
         if self.html is not None and not self.json:
-            return 0
+            return
         with mistakes():
             names = there if self.study is None else [self.study]
-            studies = read_studies(self.results, names)
+            studies = read_studies(results, names)
             if self.json:
                 say_json(
                     {
@@ -59,18 +61,17 @@ class Report:
                         for name, study in zip(names, studies, strict=True)
                     }
                 )
-                return 0
+                return
             console = screen()
             for study in studies:
                 console.print(terminal_table(study, console))
-        return 0
 
-    def _write_page(self, path: Path) -> None:
+    def _write_page(self, path: Path, results: Path) -> None:
         from ottrpo.reports.page import write_page
 
         with mistakes():
             try:
-                write_page(self.results, path, self.study)
+                write_page(results, path, self.study)
             except OSError as error:
                 error.filename = error.filename or str(path)  # a full disk names no file
                 raise

@@ -40,7 +40,7 @@ class Solve:
     json: bool = False
     """print one JSON object, with the transport maps and the new policy"""
 
-    def run(self) -> int:
+    def run(self) -> None:
         """Read, solve, print."""
         where = "standard input" if self.problem == "-" else self.problem
         with mistakes(where):
@@ -53,7 +53,6 @@ class Solve:
             say_json(report)
         else:
             say(_as_text(report))
-        return 0
 
     def _text(self) -> str:
         if self.problem == "-":

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -113,7 +113,7 @@ class Train:
         from ottrpo.experiments import together
         from ottrpo.experiments.board import RunBoard
 
-        specs = together.with_seeds(spec, 1 if self.seeds is None else self.seeds)
+        specs = [replace(spec, seed=spec.seed + i) for i in range(self.seeds or 1)]
         paths = [path / f"seed{each.seed}" for each in specs] if self.seeds else [path]
         console = screen(soft_wrap=True)
         several = f"seeds {spec.seed} to {specs[-1].seed}" if self.seeds else f"seed {spec.seed}"
@@ -194,7 +194,6 @@ def tell_scores(spec: "RunSpec", directory: "RunDirectory", agent: Any, console:
     from ottrpo.experiments.published import trained_score
     from ottrpo.reports.drawing import save_panels
     from ottrpo.reports.figures import run_panel
-    from ottrpo.reports.grid import draw_policy
     from ottrpo.reports.statistics import trained_scores
     from ottrpo.results.reading import run_curves
 
@@ -216,7 +215,7 @@ def tell_scores(spec: "RunSpec", directory: "RunDirectory", agent: Any, console:
     table = agent.get_parameters().get("policy")  # networks have none
     if grid is not None and table is not None:
         console.print("the most probable action in each state:")
-        console.print(draw_policy(table, grid))
+        console.print(grid.drawn(table))
     picture = directory.path / "learning_curve.svg"
     save_panels([run_panel(evaluations, paper)], picture)
     console.print(f"learning curve: {picture}")

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Tune:
     """Search for settings of an agent on an environment, and write them to a file.
 
-    `ottrpo train ENV --config FILE` takes that file. Trials that lag behind the median are ended
-    early. Every trial is kept: stopped at any instant, the same command goes on.
+    What is written is for `ottrpo train ENV --config FILE`. Trials that lag behind the median are
+    ended early. Every trial is kept: stopped at any instant, the same command goes on.
     """
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
@@ -48,6 +48,7 @@ class Tune:
         require_at_least(1, trials=self.trials, steps=self.steps, seeds=self.seeds)
         require_at_least(0, seed=self.seed)
         from ottrpo.experiments import tuning
+        from ottrpo.persistence.bundle import write_atomically
 
         with mistakes():
             search = self._search()
@@ -73,10 +74,14 @@ class Tune:
                 about = f", about {timedelta(seconds=round(left * each))} left" if left else ""
                 say(f"trial {trial.number}: {_told(trial)}{about}")
 
-            tuning.tune(search, study, self.trials, tell)
+            try:
+                tuning.tune(search, study, self.trials, tell)
+            except KeyboardInterrupt:
+                say("ottrpo: interrupted; the same command goes on", error=True)
+                return 1
         with mistakes():
             told = tuning.outcome(study)
-            tuning.write_settings(search, study, out)
+            write_atomically(out, tuning.settings_file(search, study).encode())
         say(
             f"{told}\nwritten: {out}; to use it: ottrpo train {search.environment} "
             f"--agent {search.agent} --config {out}"

@@ -37,7 +37,7 @@ class Watch:
     trust: bool = False
     """let the run import the module of its environment (`module:Name-v0`), if it names one"""
 
-    def run(self) -> int:
+    def run(self) -> None:
         """Load, play, tell."""
         from ottrpo.experiments import film
         from ottrpo.experiments.trained import load_trained
@@ -57,7 +57,6 @@ class Watch:
         say(f"return {fmean(returns):,.2f}{over}")
         if self.video is not None:
             say(f"written: {self.video}")
-        return 0
 
     def _play(self, trained: "Trained") -> list[float]:
         from ottrpo.experiments import film

@@ -124,6 +124,7 @@ def filmed(path: Path, env: Any, width: int | None = None) -> Iterator[Show]:
         options = {"duration": 10 * round(100 * every / rate), "loop": 0}
     warnings.filterwarnings("ignore", message="os.fork")  # ffmpeg is started, and JAX warns of it
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.open("ab").close()  # a place that takes no files: imageio would complain at length
     writer: Any = imageio.get_writer(path, **options)
     with writer as film:
 

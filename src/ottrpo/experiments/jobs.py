@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, final
@@ -126,20 +127,13 @@ def jobs_of(
     require_few(sum(seeds or cell.seeds for cell in study.cells), max_runs)
     by_cell = []
     for cell in study.cells:
-        spec = _named(cell, steps)
-        count = cell.seeds if seeds is None else seeds
+        spec, first = _named(cell, steps), cell.first_seed
+        each = range(first, first + (cell.seeds if seeds is None else seeds))
+        places = {seed: run_path(root, cell.name, seed) for seed in each}
         by_cell.append(
-            [
-                Job(
-                    cell=cell,
-                    spec=replace(spec, seed=seed),
-                    path=run_path(root, cell.name, seed),
-                )
-                for seed in range(cell.first_seed, cell.first_seed + count)
-            ]
+            [Job(cell=cell, spec=replace(spec, seed=s), path=path) for s, path in places.items()]
         )
-    longest = max(map(len, by_cell), default=0)
-    return [jobs[i] for i in range(longest) for jobs in by_cell if i < len(jobs)]
+    return [job for turn in zip_longest(*by_cell) for job in turn if job is not None]
 
 
 def batched(jobs: Sequence[Job]) -> list[Job]:

@@ -119,9 +119,21 @@ class Recorder:
         )
 
     def _evaluate(self, agent: Any, mark: int) -> None:
-        train_seconds = self._train_seconds()
+        train_seconds, protocol = self._train_seconds(), self._spec.protocol
         with self.evaluating():
-            self._evaluate_all_ways(agent, mark, train_seconds)
+            for way in protocol.deterministic:
+                seed = evaluation_seed(self._spec.seed, mark, way)
+                returns = agent.evaluate(protocol.episodes, deterministic=way, seed=seed)
+                record = {
+                    "timestep": int(agent.num_timesteps),
+                    "mark": mark,
+                    "deterministic": way,
+                    "returns": [float(value) for value in returns],
+                    "train_seconds": train_seconds,
+                    "wall_seconds": time.perf_counter() - self._started,
+                }
+                self._directory.log_evaluation(record)
+                self._watch.evaluation(record)
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -129,24 +141,6 @@ class Recorder:
         began = time.perf_counter()
         yield
         self._evaluating += time.perf_counter() - began
-
-    def _evaluate_all_ways(self, agent: Any, mark: int, train_seconds: float) -> None:
-        for deterministic in self._spec.protocol.deterministic:
-            returns = agent.evaluate(
-                self._spec.protocol.episodes,
-                deterministic=deterministic,
-                seed=evaluation_seed(self._spec.seed, mark, deterministic),
-            )
-            record = {
-                "timestep": int(agent.num_timesteps),
-                "mark": mark,
-                "deterministic": deterministic,
-                "returns": [float(value) for value in returns],
-                "train_seconds": train_seconds,
-                "wall_seconds": time.perf_counter() - self._started,
-            }
-            self._directory.log_evaluation(record)
-            self._watch.evaluation(record)
 
     def _train_seconds(self) -> float:
         return time.perf_counter() - self._started - self._evaluating

@@ -6,7 +6,7 @@ the checkpoint, which lies with the first of them: so they go on together, bit f
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -335,11 +335,6 @@ def begin_or_go_on(specs: Sequence[RunSpec], paths: Sequence[Path], tell: Tell =
     except Stopped as stopped:
         tell(str(stopped))
         stopped.stop.obey()
-
-
-def with_seeds(spec: RunSpec, count: int) -> list[RunSpec]:
-    """The run, and those with the seeds that follow its own."""
-    return [replace(spec, seed=spec.seed + i) for i in range(count)]
 
 
 def device_kinds() -> list[str]:

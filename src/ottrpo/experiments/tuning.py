@@ -18,7 +18,6 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from ottrpo.core.checks import NonFiniteError, require
-from ottrpo.persistence.bundle import write_atomically
 
 from .run import build_agent, plan_run
 from .spec import RunSpec
@@ -159,11 +158,6 @@ def settings_file(search: Search, study: optuna.Study) -> str:
     about = f"by ottrpo tune: {outcome(study)}, {search.steps:,} steps, {ended(study)} trials"
     head = [f"description = {json.dumps(about)}", f"extends = {json.dumps(search.config)}", ""]
     return "\n".join([*head, f"[environments.{json.dumps(environment)}]", *lines, ""])
-
-
-def write_settings(search: Search, study: optuna.Study, path: Path) -> None:
-    """Write `settings_file`."""
-    write_atomically(path, settings_file(search, study).encode())
 
 
 def _unchanged(study: optuna.Study) -> optuna.trial.FrozenTrial | None:

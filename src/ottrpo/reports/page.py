@@ -23,16 +23,18 @@ from ottrpo.persistence.bundle import write_atomically
 from ottrpo.results.reading import CellResult, StudyResult, read_studies
 from ottrpo.terminal import bar
 
-from .aggregates import aggregate_panel, aggregate_table, find_groups
 from .answers import answers
 from .drawing import panel_svg
 from .exhibits import Exhibit, Plan, of_the_paper, read_plan, select
 from .figures import PANELS_AT_MOST, Panel, by_environment, families
 from .scores import cell_scores
 from .sections import (
+    aggregate_panel,
+    aggregate_table,
     baseline_table,
     cell_table,
     claim_tables,
+    find_groups,
     headline_table,
     mapping_table,
     score_table,

@@ -126,7 +126,7 @@ def _draw(axes: Any, panel: Panel) -> None:
     _use_orders_if_needed(axes, panel)
     axes.set_title(plain(panel.title))
     axes.set_xlim(left=0)
-    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2.5, 5, 10]))
+    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
