@@ -1,6 +1,7 @@
 """How Sphinx builds the site: from these pages, the library and results/, without a network."""
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ sys.path.insert(
 )  # the tables and pictures that the pages include are made by a file here
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+from finish import finish  # noqa: E402
 from generate import as_on_the_site, write_all  # noqa: E402
 
 from ottrpo import __version__  # noqa: E402
@@ -35,6 +37,7 @@ myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_preserve_defaults = True  # as they are written, no addresses of functions
 napoleon_google_docstring = True
 napoleon_use_ivar = True  # else attributes are described twice
 
@@ -62,7 +65,8 @@ html_copy_source = False
 
 
 def _on_the_site(app: Any, name: str, source: list[str]) -> None:
-    source[0] = as_on_the_site(source[0])
+    if not name.startswith("site/"):  # guests are written as they are to stand there
+        source[0] = as_on_the_site(source[0])
 
 
 def _bars(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
@@ -75,8 +79,30 @@ def _skipped(app: Any, what: str, name: str, thing: Any, skip: bool, options: An
     return True if (getattr(thing, "__doc__", "") or "").startswith("Alias for field") else None
 
 
+# as NumPy spells out what can become an array
+ARRAY_LIKE = re.compile(r"[~\w.]*_Buffer \|.*?_NestedSequence\[complex \| bytes \| str\]")
+
+
+def _readable(
+    app: Any, what: str, name: str, thing: Any, options: Any, given: str | None, back: str | None
+) -> tuple[str | None, str | None]:
+    """Types by their last names."""
+    short = [
+        text and re.sub(r"~[\w.]+\.", "", ARRAY_LIKE.sub("ArrayLike", text))
+        for text in (given, back)
+    ]
+    return short[0], short[1]
+
+
+def _finish(app: Any, failure: Exception | None) -> None:
+    if failure is None:
+        finish(Path(app.outdir))
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("source-read", _on_the_site)
     app.connect("autodoc-process-docstring", _bars)
     app.connect("autodoc-skip-member", _skipped)
+    app.connect("autodoc-process-signature", _readable)
+    app.connect("build-finished", _finish)

@@ -35,7 +35,7 @@ def settings_table(settings: Mapping[str, Mapping[str, Any]]) -> str:
     """Names, defaults and meanings, as the dataclasses have them."""
     rows = ["| setting | default | meaning |", "|---|---|---|"]
     for name, told in settings.items():
-        default = f"`{json.dumps(told['default'])}`" if "default" in told else "–"
+        default = f"`{json.dumps(told['default'])}`" if "default" in told else "`–`"
         about = " ".join(told["about"].split()).replace("|", "\\|").replace("``", "`")
         rows.append(f"| `{name}` | {default} | {about} |")
     return "\n".join(rows) + "\n"
@@ -62,6 +62,7 @@ def as_on_the_site(text: str) -> str:
     """A page's links to what lives beside docs/, as links to the site's own pages, or as names."""
     for name, path in GUESTS.items():
         text = text.replace(f"](../{path})", f"](site/{name}.md)")
+    text = text.replace("](lessons)", "](tutorials/index.rst)")
     text = text.replace(
         EXPLORER, f'<a href="{EXPLORER_PAGE}">Open it here</a>, or have it written:'
     )
