@@ -214,9 +214,15 @@ class OTTRPO(DeepAgent):
             "std_step": self._std_step,
             "hold_out": _or(self.told.hold_out, MIXED_HOLD_OUT if mixed else 0.0),
         }
-        if not mixed:
-            return kind(**given)
-        if given["weight_decay"]:
+        if mixed:
+            self._require_critics(given["weight_decay"])
+            given["rollouts"] = self._window(self.told.buffer_size)
+        algorithm: TrustRegion = kind(**given)
+        return algorithm
+
+    def _require_critics(self, weight_decay: float) -> None:
+        """Refuse what ``mixed`` has no way to do."""
+        if weight_decay:
             raise ValueError("advantage 'mixed' has no weight_decay; use 'gae' or 'network'")
         if self.layout.images:
             raise ValueError("advantage 'mixed' keeps no images; use 'gae' or 'network'")
@@ -225,7 +231,6 @@ class OTTRPO(DeepAgent):
                 "advantage 'mixed' is for boxes with a quadratic cost, and for one choice among "
                 "labels without masks and with a cost that knows no states; use 'gae' or 'network'"
             )
-        return kind(**given, rollouts=self._window(self.told.buffer_size))
 
     @property
     def _std_step(self) -> float:

@@ -20,13 +20,13 @@ import optax  # type: ignore[import-untyped]
 from jax.flatten_util import ravel_pytree
 
 from ottrpo.engine.arrays import Generator, on_host
-from ottrpo.engine.estimate import Experience, explained_variance
+from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Networks
 from ottrpo.engine.schedules import Now
 from ottrpo.engine.state import Learner, TrainState
 from ottrpo.engine.update import ADAM_EPSILON, Batch, compiled, minibatches, over_minibatches
 
-from .base import Algorithm, Report
+from .base import Algorithm, Report, told
 from .behaviour import (
     Features,
     Potentials,
@@ -184,14 +184,9 @@ class Guided(Objective, Algorithm):
         """
         rows = _rows(batch, draws.action)
         learner, fit = self.alternate(state.learners["agent"], rows, draws, now.learning_rate)
-        named = {(f"behaviour/{k}" if k in BEHAVIOUR else f"train/{k}"): v for k, v in fit.items()}
-        return state.with_learner("agent", learner), {
-            **named,
-            "train/std": batch.drawn["std"].mean(),
-            "train/discount": now.discount,
-            "train/explained_variance": explained_variance(batch),
-            "train/learning_rate": now.learning_rate,
-        }
+        report = {f"behaviour/{name}": fit.pop(name) for name in BEHAVIOUR}
+        report |= {"train/std": batch.drawn["std"].mean(), **told(batch, fit, now)}
+        return state.with_learner("agent", learner), report
 
     def alternate(
         self, learner: Learner, rows: Batch, draws: GuidedDraws, learning_rate: Array
