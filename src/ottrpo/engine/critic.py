@@ -143,8 +143,8 @@ def make_fit(
 ) -> Callable[..., tuple[tuple[Learner, Twins], Batch]]:
     """The compiled gradient steps of the critics and of those that follow them.
 
-    It takes both, rows and their minibatches as `over_minibatches` has them, the weights of the
-    rows of each minibatch, the policy whose actions the returns are continued by, and the rate.
+    It takes both, rows and their minibatches, the policy whose actions the returns are continued
+    by, and the rate.
     Agents alike share one program.
     """
     transform = optimiser(np.inf)
@@ -170,18 +170,7 @@ def make_fit(
         )
         return (Learner(twins, moments), followers), {"critic_loss": loss}
 
-    loop = over_minibatches(step)
-
-    def fit(
-        carried: tuple[Learner, Twins],
-        rows: Batch,
-        index: Array,
-        weight: Array,
-        *shared: Any,
-    ) -> tuple[tuple[Learner, Twins], Batch]:
-        return loop(carried, rows, index, (weight,), *shared)
-
-    return fit
+    return over_minibatches(step)
 
 
 class Replay(NamedTuple):

@@ -65,7 +65,7 @@ class ClippedRatio(Algorithm):
             rows |= {"label": drawn["label"], "allowed": drawn.get("mask", allowed)}
             old = _tried(jax.nn.log_softmax(jnp.asarray(drawn["logits"])), drawn["label"])
         rows["log_probability"] = single(like(batch.flat, old))
-        learner, fit = self.descend(state.learners["agent"], rows, *draws, now.learning_rate, {})
+        learner, fit = self.descend(state.learners["agent"], rows, draws, now.learning_rate)
         return state.with_learner("agent", learner), told(batch, fit, now)
 
     def _policy_loss(

@@ -119,7 +119,7 @@ class WithCritics(Algorithm):
         networks = state.networks
         rows = {"flat": batch.flat, "images": (), "return": single(batch.target)}
         one = Learner(networks.value, state.learners["value"].moments)
-        value, told = self.fit_value(one, rows, *draws.value, now.learning_rate)
+        value, told = self.fit_value(one, rows, draws.value, now.learning_rate)
         networks = eqx.tree_at(lambda n: n.value, networks, value.networks)
         state = state.with_learner("agent", Learner(networks, ()))
         state = state.with_learner("value", Learner((), value.moments))
@@ -142,10 +142,9 @@ class WithCritics(Algorithm):
             "images": (),
         }
         weight = single(ahead.known[at] / size).reshape(-1, size)
-        order = np.arange(len(draws.critic), dtype=np.int32).reshape(-1, size)
         carried = (state.learners["critic"], state.learners["followers"].networks)
         (critic, followers), told = self.fit_critics(
-            carried, rows, order, weight, state.networks.policy, single(rate)
+            carried, rows, (in_order(weight), weight), state.networks.policy, single(rate)
         )
         state = state.with_learner("critic", critic)
         return state.with_learner("followers", Learner(followers, ())), told
@@ -157,3 +156,8 @@ def _value_loss(scale: float) -> Callable[..., Array]:
         return scale * (weight @ (value(rows["flat"], ()) - rows["return"]) ** 2)
 
     return loss
+
+
+def in_order(weight: Array) -> Array:
+    """Minibatches of rows that were drawn for them, one entry for each of the weights."""
+    return np.arange(weight.size, dtype=np.int32).reshape(weight.shape)

@@ -196,8 +196,8 @@ class Guided(Objective, Algorithm):
         features = learner.moments.features
         turn = Turn(learner, zero_potentials(places, features))
         rows = rows | {"old_gram": self._inner_products(features, rows["old_action"])}
-        each = draws.weight, draws.each
-        turn, terms = self._loop(turn, rows, draws.index, each, draws.table, learning_rate)
+        minibatches = draws.index, draws.weight, draws.each
+        turn, terms = self._loop(turn, rows, minibatches, draws.table, learning_rate)
         return turn.learner, terms
 
     @cached_property

@@ -205,7 +205,7 @@ class Mixed(WithCritics, TrustRegion):
         """The policy after gradient steps with an optimiser of that name."""
         one = Learner(state.networks.policy, state.learners[name].moments)
         fit = self.fit_score if name == "score" else self.fit_slope
-        moved, _ = fit(one, rows, *steps, single(rate))
+        moved, _ = fit(one, rows, steps, single(rate))
         return with_policy(state, moved.networks).with_learner(name, Learner((), moved.moments))
 
     def _follow_score(

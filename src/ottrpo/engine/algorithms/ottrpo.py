@@ -204,7 +204,7 @@ class TrustRegion(Algorithm):
         if self.adapt_pace:
             constants["pace"] = single(state.signal.pace)
         learner, fit = self.descend(
-            state.learners["agent"], rows, *draws.move, now.learning_rate, constants
+            state.learners["agent"], rows, draws.move, now.learning_rate, constants
         )
         state = state.with_learner("agent", learner)
         if now.log_std is not None:  # annealed; a part of the step like any other

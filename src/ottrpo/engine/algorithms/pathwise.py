@@ -34,7 +34,7 @@ from ottrpo.engine.update import (
 )
 
 from .base import Report, told
-from .critics import WithCritics
+from .critics import WithCritics, in_order
 
 Array = Any
 SEEDS = 2**31 - 1
@@ -139,17 +139,14 @@ class Pathwise(WithCritics):
         critics = state.learners["critic"].networks
         rows = {"flat": flat, "seed": draws.seeds, "images": ()}
         rows |= self.targets(critics, policy, rows)
-        order = self._in_order(draws.rows)
-        weight = np.full(order.shape, 1.0 / self.batch_size, np.float32)
+        shape = (len(draws.rows) // self.batch_size, self.batch_size)
+        weight = np.full(shape, 1.0 / self.batch_size, np.float32)
+        steps = in_order(weight), weight
         constants = {"critics": critics, "before": policy}
         one = Learner(policy, state.learners["policy"].moments)
-        moved, terms = self.fit_policy(one, rows, order, weight, now.learning_rate, constants)
+        moved, terms = self.fit_policy(one, rows, steps, now.learning_rate, constants)
         state = with_policy(state, moved.networks)
         return state.with_learner("policy", Learner((), moved.moments)), terms
-
-    def _in_order(self, drawn: Array) -> Array:
-        """Minibatches of rows that were drawn anyway."""
-        return np.arange(len(drawn), dtype=np.int32).reshape(-1, self.batch_size)
 
 
 def normals(seed_r: Array, samples: int, size: int) -> Array:
