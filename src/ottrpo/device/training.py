@@ -22,8 +22,10 @@ Array = Any
 Metrics = dict[str, Array]
 EVALUATIONS, EPISODES = 10, 10
 # settings that may be arrays of JAX: numbers that are known only when the program runs
-NUMBERS = ("learning_rate", "gamma", "gae_lambda", "noise_color", "radius")
-NUMBERS += ("vf_coef", "max_grad_norm", "clip_obs", "clip_reward")
+NUMBERS = (
+    *("learning_rate", "gamma", "gae_lambda", "noise_color", "radius"),
+    *("vf_coef", "max_grad_norm", "clip_obs", "clip_reward"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
