@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from ottrpo import OTTRPO, ClippedPPO
+from ottrpo import BGPG, OTTRPO, ClippedPPO
 from ottrpo.agents.settings import OTTRPOSettings
 from ottrpo.collect.device import CULPRITS
 from ottrpo.device import State
@@ -175,6 +175,16 @@ def test_an_update_that_is_no_number_is_taken_back_and_the_others_go_on():
 def test_what_can_not_be_is_refused(wrong, told):
     with pytest.raises(ValueError, match=told):
         make_train(Pendulum(), total_timesteps=100, **wrong)
+
+
+def test_an_array_counts_as_the_number_does():
+    """Also where the loss is another object's than the trust region's."""
+    tiny = SMALL | {"n_epochs": 1, "n_actions": 2, "n_features": 4, "dual_steps": 2}
+    make_bgpg = partial(make, Pendulum(), total_timesteps=UPDATE, agent=BGPG, evaluations=1)
+    key, weight = jax.random.key(0), 3.0
+    given, usual = make_bgpg(tiny | {"vf_coef": weight}, episodes=1), make_bgpg(tiny, episodes=1)
+    asked = jax.jit(lambda key, number: usual(key, vf_coef=number))(key, weight)
+    same(jax.jit(given)(key), asked, rtol=1e-4, atol=1e-5)
 
 
 def test_numbers_of_other_agents_are_refused():

@@ -10,15 +10,15 @@ from jax.flatten_util import ravel_pytree
 
 from ottrpo.engine.algorithms import natural_gradient as natural
 from ottrpo.engine.algorithms.behaviour import Features, Smoothing, draw_features
-from ottrpo.engine.algorithms.bgpg import gradient_direction
-from ottrpo.engine.algorithms.guided import Alternate, draw_noise, start_guided
+from ottrpo.engine.algorithms.bgpg import BehaviourGuided
+from ottrpo.engine.algorithms.guided import GuidedDraws, draw_noise
 from ottrpo.engine.algorithms.objective import (
     Objective,
     Outputs,
     gaussian_log_probability,
     guided_loss,
 )
-from ottrpo.engine.algorithms.wnpg import draw_basis, natural_direction
+from ottrpo.engine.algorithms.wnpg import WassersteinNatural, draw_basis
 from ottrpo.engine.networks import Architecture, Networks
 from ottrpo.engine.update import minibatches
 
@@ -69,7 +69,8 @@ def problem(batch_size=5):
     index, weight = minibatches(ROWS, batch_size, 2, rng)
     table, draws = draw_noise(index, SMOOTHING.steps, (ACTIONS, SIZE), rng)
     draws = draw_basis(draws, weight, 3, ACTIONS * SIZE + 1, rng)
-    return networks, features, rows, index, weight.astype(np.float64), table, draws
+    weight = weight.astype(np.float64)
+    return networks, features, rows, GuidedDraws(None, index, weight, table, draws)
 
 
 def plain_phi(features, action, xp=jnp):
@@ -79,7 +80,7 @@ def plain_phi(features, action, xp=jnp):
 
 def reference(problem, change_of, *, by_sample):
     """The published algorithm in plain steps: NumPy for the test functions, one state at a time."""
-    networks, features, rows, index, weight, table, draws = problem
+    networks, features, rows, (_, index, weight, table, draws) = problem
     trained, static = eqx.partition(networks, eqx.is_array)
     flat, unravel = ravel_pytree(trained)
     optimiser = optax.adam(RATE, eps=1e-5)
@@ -182,14 +183,20 @@ def flat_of(learner):
     return ravel_pytree(eqx.filter(learner.networks, eqx.is_array))[0]
 
 
+def algorithm(kind, **settings):
+    """An algorithm of which only the minibatches are looked at."""
+    unasked = dict.fromkeys(("architecture", "actions", "estimate", "batch_size", "n_epochs"))
+    sizes = {"n_actions": ACTIONS, "n_features": FEATURES, "feature_bandwidth": 0.5}
+    usual = {"smoothing": SMOOTHING, "max_grad_norm": 0.5, "by_sample": False}
+    return kind(**unasked, **sizes, **vars(OBJECTIVE), **usual | settings)
+
+
 @pytest.mark.parametrize("by_sample", [False, True])
 def test_bgpg_is_its_definition(by_sample):
     case = problem()
-    networks, features, rows, index, weight, table, draws = case
-    alternate = Alternate(OBJECTIVE, SMOOTHING, gradient_direction(0.5), by_sample=by_sample)
-    learner, fit = alternate(
-        start_guided(networks, "adam", features, None), rows, index, weight, draws, table, RATE
-    )
+    networks, features, rows, draws = case
+    guided = algorithm(BehaviourGuided, by_sample=by_sample)
+    learner, fit = guided.alternate(guided.start(networks, features), rows, draws, RATE)
     expected = reference(case, clipped, by_sample=by_sample)
     np.testing.assert_allclose(flat_of(learner), expected, rtol=1e-6, atol=1e-8)
     assert float(fit["dual_last"]) != float(fit["dual_first"])
@@ -197,18 +204,9 @@ def test_bgpg_is_its_definition(by_sample):
 
 def test_wnpg_is_its_definition():
     case = problem()
-    networks, features, rows, index, weight, table, draws = case
-    direction = natural_direction(
-        max_grad_norm=0.5,
-        norm_rule="unit",
-        damping_rule="fixed",
-        kernel_bandwidth="squared",
-        singular_tolerance=0.0,
-        optimiser="adam",
-    )
-    alternate = Alternate(OBJECTIVE, SMOOTHING, direction, by_sample=False)
-    start = doubled(start_guided(networks, "adam", features, 1e-2))
-    learner, fit = alternate(start, rows, index, weight, draws, table, RATE)
+    networks, features, rows, draws = case
+    guided = algorithm(WassersteinNatural, damping=1e-2, damping_rule="fixed")
+    learner, fit = guided.alternate(doubled(guided.start(networks, features)), rows, draws, RATE)
     expected = reference(case, dense_natural(1e-2), by_sample=False)
     np.testing.assert_allclose(flat_of(learner), expected, rtol=1e-5, atol=1e-7)
     assert float(fit["natural_used"]) == 1.0
@@ -216,21 +214,21 @@ def test_wnpg_is_its_definition():
 
 
 def test_damping_is_carried_from_rollout_to_rollout():
-    networks, features, rows, index, weight, table, draws = problem()
-    direction = natural_direction(
-        max_grad_norm=0.5,
+    networks, features, rows, draws = problem()
+    guided = algorithm(
+        WassersteinNatural,
         norm_rule="clip",
+        damping=1e-2,
         damping_rule="two-sided",
         kernel_bandwidth="root",
         singular_tolerance=1e-8,
-        optimiser="sgd",
+        optimizer="sgd",
     )
-    alternate = Alternate(OBJECTIVE, SMOOTHING, direction, by_sample=False)
-    learner = doubled(start_guided(networks, "sgd", features, 1e-2))
+    learner = doubled(guided.start(networks, features))
     assert isinstance(learner.moments.damping, natural.Damping)
     for rollout in (1, 2):
-        learner, _ = alternate(learner, rows, index, weight, draws, table, RATE)
-        assert int(learner.moments.damping.steps) == rollout * len(index)
+        learner, _ = guided.alternate(learner, rows, draws, RATE)
+        assert int(learner.moments.damping.steps) == rollout * len(draws.index)
     assert float(learner.moments.damping.value) != 1e-2
 
 

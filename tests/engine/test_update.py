@@ -43,9 +43,8 @@ def test_the_compiled_loop_is_plain_adam_with_clipping():
     rows, rate, norm = batch(20), 0.01, 0.3
     index, weight = minibatches(20, 8, 2, np.random.default_rng(1))
     loss = actor_critic_loss(towards_displaced_gaussian(None, learn_std=False), vf_coef=0.5)
-    learner, fit = make_descend(loss, norm)(
-        start(networks, norm), rows, index, weight, np.float32(rate), {}
-    )
+    steps, first = (index, weight), start(networks, norm)
+    learner, fit = make_descend(loss, norm)(first, rows, steps, np.float32(rate))
 
     trained, static = eqx.partition(networks, eqx.is_array)
     reference = optax.chain(optax.clip_by_global_norm(norm), optax.adam(rate, eps=1e-5))
@@ -78,10 +77,8 @@ def test_it_fits_what_can_be_fitted():
     rows["target_mean"] = 0.5 * rows["flat"][:, :2]
     rows["return"] = rows["flat"].sum(1)
     loss = actor_critic_loss(towards_displaced_gaussian(None, learn_std=False), vf_coef=0.5)
-    index, weight = minibatches(64, 16, 200, np.random.default_rng(0))
-    learner, _ = make_descend(loss, 0.5)(
-        start(networks, 0.5), rows, index, weight, np.float32(3e-3), {}
-    )
+    steps = minibatches(64, 16, 200, np.random.default_rng(0))
+    learner, _ = make_descend(loss, 0.5)(start(networks, 0.5), rows, steps, np.float32(3e-3))
     mean, _ = learner.networks.policy.gaussian(rows["flat"])
     assert float(((mean - rows["target_mean"]) ** 2).mean()) < 1e-3
     value = learner.networks.value(rows["flat"])

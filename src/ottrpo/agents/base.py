@@ -5,7 +5,6 @@ SB3 wraps environments, runs callbacks and writes logs; networks, acting and upd
 """
 
 import warnings
-from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
 import jax
@@ -56,6 +55,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
     LOG_STD_INIT: ClassVar[float] = 0.0
     rollout_buffer: Any = None  # a `RolloutView` of the last rollout
     settings_type: ClassVar[type[DeepSettings]]
+    algorithm_type: ClassVar[type[Algorithm]]
     told: DeepSettings  # change it by `tell`, or by assigning to the attribute of the setting
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -208,12 +208,15 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         rewards = state.rewards._replace(return_n=np.zeros(self.n_envs))
         self.train_state = state._replace(rewards=rewards)
 
-    @abstractmethod
     def _algorithm(self) -> Algorithm:
         """What the settings describe."""
+        return self.algorithm_type(**self._given(self.algorithm_type))
 
-    def _shared(self, *, limits_end: bool = False) -> dict[str, Any]:
-        """What all algorithms are told; ``limits_end``: a time limit counts as an ending."""
+    def _given(self, kind: type[Algorithm], *, limits_end: bool = False) -> dict[str, Any]:
+        """What an algorithm of this kind is told: settings of the names of its fields, and more.
+
+        ``limits_end``: a time limit counts as an ending.
+        """
         numbered = isinstance(self.observation_space, spaces.Discrete)
         ours = self._vec_normalize_env is None  # a VecNormalize around the environment does it all
         normaliser = Normaliser(
@@ -227,16 +230,16 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
             rewards=self.told.normalize_reward and ours,
         )
         return {
+            **self.told.of(kind),
             "architecture": self.architecture,
             "actions": self.actions,
             "estimate": Estimator(normaliser=normaliser, numbered=numbered, limits_end=limits_end),
-            "batch_size": self.told.batch_size,
-            "n_epochs": self.told.n_epochs,
-            "vf_coef": self.told.vf_coef,
-            "max_grad_norm": self.told.max_grad_norm,
-            "normalize_advantage": self.told.normalize_advantage,
             "weight_decay": weight_decay_of(self.policy_kwargs),
         }
+
+    def _window(self, steps: int) -> int:
+        """How many rollouts have so many steps of all environments together; one at least."""
+        return max(1, steps // (self.told.n_steps * (1 if self.env is None else self.n_envs)))
 
     def _schedules(self, **more: Any) -> Schedules:
         """The settings that change as training proceeds."""

@@ -40,9 +40,6 @@ class ClippedSettings(DeepSettings):
 class ClippedPPO(DeepAgent):
     """PPO's loss with all else as in OT-TRPO, and Stable-Baselines3's interface."""
 
-    settings_type = ClippedSettings
+    settings_type, algorithm_type = ClippedSettings, ClippedRatio
     told: ClippedSettings
     LOG_STD_INIT: ClassVar[float] = OTTRPO.LOG_STD_INIT
-
-    def _algorithm(self) -> ClippedRatio:
-        return ClippedRatio(**self.told.of(ClippedRatio) | self._shared())

@@ -8,9 +8,9 @@ Pacchiano et al., Learning to Score Behaviors for Guided Policy Optimization (20
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
 
+from ottrpo.engine.algorithms.base import Algorithm
 from ottrpo.engine.algorithms.behaviour import Smoothing
 from ottrpo.engine.algorithms.bgpg import BehaviourGuided
-from ottrpo.engine.algorithms.guided import Guided
 from ottrpo.engine.algorithms.objective import Objective
 from ottrpo.engine.spaces import BoxActions
 
@@ -72,7 +72,7 @@ class GuidedAgent(DeepAgent):
         size = self.actions.size if isinstance(self.actions, BoxActions) else 0
         return entries + self.told.n_features * size
 
-    def _shared(self, *, limits_end: bool = False) -> dict[str, Any]:
+    def _given(self, kind: type[Algorithm], *, limits_end: bool = False) -> dict[str, Any]:
         if not isinstance(self.actions, BoxActions):
             raise ValueError(
                 f"{type(self).__name__} needs actions in a Box, got {self.action_space}: its "
@@ -80,21 +80,15 @@ class GuidedAgent(DeepAgent):
             )
         if weight_decay_of(self.policy_kwargs):
             raise ValueError(f"{type(self).__name__} has no weight_decay; use optimizer_class Adam")
-        limits_end = self.told.time_limits == "terminal"
-        return (
-            self.told.of(Guided)
-            | super()._shared(limits_end=limits_end)
-            | {
-                "objective": self.told,
-                "smoothing": Smoothing(
-                    strength=self.told.smoothing,
-                    steps=self.told.dual_steps,
-                    learning_rate=self.told.dual_learning_rate,
-                    decay=self.told.dual_decay,
-                ),
-                "by_sample": self.told.test_functions == "sample",
-            }
+        told = self.told
+        smoothing = Smoothing(
+            strength=told.smoothing,
+            steps=told.dual_steps,
+            learning_rate=told.dual_learning_rate,
+            decay=told.dual_decay,
         )
+        own = {"smoothing": smoothing, "by_sample": told.test_functions == "sample"}
+        return super()._given(kind, limits_end=told.time_limits == "terminal") | own
 
 
 @final
@@ -104,7 +98,4 @@ class BGPG(GuidedAgent):
     The defaults are those of the published experiments; docs/bgpg.md says where each comes from.
     """
 
-    settings_type = GuidedSettings
-
-    def _algorithm(self) -> BehaviourGuided:
-        return BehaviourGuided(**self._shared())
+    settings_type, algorithm_type = GuidedSettings, BehaviourGuided

@@ -203,19 +203,26 @@ class OTTRPO(DeepAgent):
     def _algorithm(self) -> TrustRegion:
         model = models.model_for(str(self.told.model), self.estimator, self.actions)
         mixed = self.estimator == "mixed"
-        given: dict[str, Any] = {
+        kind: Any = TrustRegion
+        if mixed:
+            kind = MixedTrustRegion if isinstance(self.actions, BoxActions) else MixedLabels
+        given = self._given(kind) | {
             "model": model(self._options()),
             "learned": self.estimator == "network",
             "relative": self._radius.relative,
             "exact": self.told.trust_region == "exact",
-            "adapt_pace": self.told.adapt_pace,
             "std_step": self._std_step,
             "hold_out": _or(self.told.hold_out, MIXED_HOLD_OUT if mixed else 0.0),
-            **self._shared(),
         }
-        if not mixed:
-            return TrustRegion(clip_range_vf=self.told.clip_range_vf, **given)
-        if given["weight_decay"]:
+        if mixed:
+            self._require_critics(given["weight_decay"])
+            given["rollouts"] = self._window(self.told.buffer_size)
+        algorithm: TrustRegion = kind(**given)
+        return algorithm
+
+    def _require_critics(self, weight_decay: float) -> None:
+        """Refuse what ``mixed`` has no way to do."""
+        if weight_decay:
             raise ValueError("advantage 'mixed' has no weight_decay; use 'gae' or 'network'")
         if self.layout.images:
             raise ValueError("advantage 'mixed' keeps no images; use 'gae' or 'network'")
@@ -224,15 +231,6 @@ class OTTRPO(DeepAgent):
                 "advantage 'mixed' is for boxes with a quadratic cost, and for one choice among "
                 "labels without masks and with a cost that knows no states; use 'gae' or 'network'"
             )
-        steps = self.told.n_steps
-        rollout = steps * (1 if self.env is None else self.n_envs)
-        kind = MixedTrustRegion if isinstance(self.actions, BoxActions) else MixedLabels
-        return kind(
-            n_steps=steps,
-            rollouts=max(1, self.told.buffer_size // rollout),
-            critic_ratio=self.told.critic_ratio,
-            **given,
-        )
 
     @property
     def _std_step(self) -> float:
@@ -254,17 +252,8 @@ class OTTRPO(DeepAgent):
                 "learn_std, std_step, log_std_final, n_sources and noise_color need actions in a "
                 f"Box, got {self.action_space}"
             )
-        return Options(
-            cost=cost,
-            actions=self.actions,
-            update=self.told.update,
-            learn_std=self.told.learn_std,
-            std_moves=moves_std or self.told.use_sde,
-            n_candidates=self.told.n_candidates,
-            n_sources=self.told.n_sources,
-            region=self.told.region,
-            shrink=self.told.trust_region == "exact",
-        )
+        own = {"cost": cost, "actions": self.actions, "std_moves": moves_std or self.told.use_sde}
+        return Options(**self.told.of(Options) | own, shrink=self.told.trust_region == "exact")
 
 
 def _or(value: float | None, default: float) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from ottrpo.engine.algorithms.pathwise import Pathwise
+from ottrpo.engine.algorithms.base import Algorithm
 from ottrpo.engine.algorithms.wpo_gradient import WassersteinFlow
 from ottrpo.engine.algorithms.wppg import ProximalTransport
 from ottrpo.engine.spaces import BoxActions
@@ -62,7 +62,7 @@ class PathwiseAgent(DeepAgent):
     told: PathwiseSettings
     LOG_STD_INIT: ClassVar[float] = OTTRPO.LOG_STD_INIT
 
-    def _shared(self, *, limits_end: bool = False) -> dict[str, Any]:
+    def _given(self, kind: type[Algorithm], *, limits_end: bool = False) -> dict[str, Any]:
         name = type(self).__name__
         if not isinstance(self.actions, BoxActions):
             raise ValueError(
@@ -71,9 +71,8 @@ class PathwiseAgent(DeepAgent):
             )
         if self.layout.images:
             raise ValueError(f"{name} keeps no images; use OTTRPO with advantage 'gae'")
-        rollout = self.told.n_steps * (1 if self.env is None else self.n_envs)
-        kept = {"rollouts": max(1, self.told.buffer_size // rollout)}
-        return super()._shared(limits_end=limits_end) | kept
+        kept = {"rollouts": self._window(self.told.buffer_size)}
+        return super()._given(kind, limits_end=limits_end) | kept
 
 
 @final
@@ -94,11 +93,8 @@ class WPOGradientSettings(PathwiseSettings):
 class WPOGradient(PathwiseAgent):
     """Wasserstein policy optimisation of Pfau et al., with Stable-Baselines3's interface."""
 
-    settings_type = WPOGradientSettings
+    settings_type, algorithm_type = WPOGradientSettings, WassersteinFlow
     told: WPOGradientSettings
-
-    def _algorithm(self) -> Pathwise:
-        return WassersteinFlow(**self.told.of(WassersteinFlow) | self._shared())
 
 
 @final
@@ -121,8 +117,5 @@ class WPPGSettings(PathwiseSettings):
 class WPPG(PathwiseAgent):
     """Wasserstein proximal policy gradient of Zhu et al., with Stable-Baselines3's interface."""
 
-    settings_type = WPPGSettings
+    settings_type, algorithm_type = WPPGSettings, ProximalTransport
     told: WPPGSettings
-
-    def _algorithm(self) -> Pathwise:
-        return ProximalTransport(**self.told.of(ProximalTransport) | self._shared())

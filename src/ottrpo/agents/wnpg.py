@@ -32,8 +32,5 @@ class WNPG(GuidedAgent):
     The defaults are those of the published experiments; docs/wnpg.md says where each comes from.
     """
 
-    settings_type = WNPGSettings
+    settings_type, algorithm_type = WNPGSettings, WassersteinNatural
     told: WNPGSettings
-
-    def _algorithm(self) -> WassersteinNatural:
-        return WassersteinNatural(rules=self.told, **self._shared())

@@ -206,8 +206,10 @@ def mean_and_sample_problem(
     The candidates of each row are the mean, with gain 0 and cost 0, and the sampled action, with
     its advantage and c(mean, action). Weights default to 1/R: every visited state counts equally.
     """
-    mean, action, advantage = _samples(mean_rd, action_rd, advantage_r)
-    return _pairs(advantage, np.asarray(cost(mean, action, state_r)), radius, weight_r)
+    mean, action, gain = _samples(mean_rd, action_rd, advantage_r)
+    stay = np.zeros(len(gain))
+    candidate, gain_rk = action[:, None], gain[:, None]
+    return candidates_problem(mean, candidate, gain_rk, cost, radius, stay, weight_r, state_r)
 
 
 def antithetic_problem(
@@ -226,7 +228,8 @@ def antithetic_problem(
     """
     mean, action, advantage = _samples(mean_rd, action_rd, advantage_r)
     target = np.where(advantage[:, None] >= 0, action, 2.0 * mean - action)
-    return _pairs(np.abs(advantage), np.asarray(cost(mean, target, state_r)), radius, weight_r)
+    gain = np.abs(advantage)
+    return mean_and_sample_problem(mean, target, gain, cost, radius, weight_r, state_r)
 
 
 def candidates_problem(
@@ -379,16 +382,6 @@ def _samples(
     same_shape("action_rd", action, mean.shape, "mean_rd")
     same_shape("advantage_r", advantage, mean.shape[:1], "the rows of mean_rd")
     return mean, action, advantage
-
-
-def _pairs(
-    advantage: Floats, cost_r: Floats, radius: float, weight_r: ArrayLike | None
-) -> DualProblem:
-    """Rows with two candidates: stay (gain 0, cost 0) or move (the advantage, the cost)."""
-    n = len(advantage)
-    gain, cost = np.zeros((n, 2)), np.zeros((n, 2))
-    gain[:, 1], cost[:, 1] = advantage, cost_r
-    return DualProblem(_weights(weight_r, n), gain, cost, radius, stay_r=np.zeros(n, dtype=np.intp))
 
 
 def _weights(weight_r: ArrayLike | None, rows: int) -> ArrayLike:

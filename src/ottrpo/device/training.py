@@ -15,7 +15,6 @@ from ottrpo.collect.device import DeviceTraining, Loop
 from ottrpo.core.checks import require, require_one_of, require_whole
 from ottrpo.engine.algorithms.base import Algorithm
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
-from ottrpo.engine.schedules import Schedules
 from ottrpo.engine.state import TrainState
 from ottrpo.envs import functional
 
@@ -23,9 +22,10 @@ Array = Any
 Metrics = dict[str, Array]
 EVALUATIONS, EPISODES = 10, 10
 # settings that may be arrays of JAX: numbers that are known only when the program runs
-SCHEDULED = ("learning_rate", "gamma", "gae_lambda", "noise_color", "radius")
-PLAIN = ("vf_coef", "max_grad_norm", "clip_obs", "clip_reward")
-NUMBERS = SCHEDULED + PLAIN
+NUMBERS = (
+    *("learning_rate", "gamma", "gae_lambda", "noise_color", "radius"),
+    *("vf_coef", "max_grad_norm", "clip_obs", "clip_reward"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -202,19 +202,19 @@ def with_numbers(training: DeviceTraining, numbers: Mapping[str, Array]) -> Devi
         require_one_of(name, NUMBERS, "a setting that may be an array")
     algorithm: Algorithm = training.algorithm
     estimate = algorithm.estimate
-    scheduled = {name: numbers[name] for name in SCHEDULED if name in numbers}
     if "radius" in numbers:
         if not isinstance(algorithm, TrustRegion):
             raise ValueError(f"{type(algorithm).__name__} has no radius")
         algorithm = replace(algorithm, relative=False)
-    seen = {name: numbers[name] for name in ("clip_obs", "clip_reward") if name in numbers}
-    if "gamma" in numbers:
-        seen["discount"] = numbers["gamma"]
-    own = {name: numbers[name] for name in ("vf_coef", "max_grad_norm") if name in numbers}
-    normaliser = replace(estimate.normaliser, **seen)
-    algorithm = replace(algorithm, estimate=replace(estimate, normaliser=normaliser), **own)
-    schedules: Schedules = replace(training.schedules, **scheduled)
-    return replace(training, algorithm=algorithm, schedules=schedules)
+
+    def laid_over(told: Any, **more: Any) -> Any:
+        names = [field.name for field in fields(told) if field.name in numbers]
+        return replace(told, **{name: numbers[name] for name in names}, **more)
+
+    unit = {"discount": numbers["gamma"]} if "gamma" in numbers else {}
+    estimate = replace(estimate, normaliser=laid_over(estimate.normaliser, **unit))
+    algorithm = laid_over(algorithm, estimate=estimate)
+    return replace(training, algorithm=algorithm, schedules=laid_over(training.schedules))
 
 
 def asdict_of(settings: Any) -> dict[str, Any]:

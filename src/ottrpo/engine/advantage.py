@@ -14,7 +14,7 @@ import numpy as np
 
 from .arrays import Generator, like, namespace
 from .estimate import Experience
-from .networks import Architecture, Body, Linear, latent_size
+from .networks import Architecture, Headed
 from .spaces import BoxActions, FiniteActions
 from .state import Learner
 from .update import Batch, make_descend, start
@@ -22,36 +22,26 @@ from .update import Batch, make_descend, start
 Array = Any
 
 
-class _OfAction(eqx.Module):
+class _OfAction(Headed):
     """A(s, a) for actions in a box: the action is one more input."""
-
-    body: Body
-    head: Linear
 
     def __init__(self, architecture: Architecture, actions: BoxActions, rng: Generator) -> None:
         wider = replace(architecture, inputs=architecture.inputs + actions.size)
-        self.body = Body(wider, wider.value_layers, rng)
-        latent = latent_size(wider, wider.value_layers)
-        self.head = Linear(latent, 1, rng, gain=1.0, ortho=architecture.ortho_init)
+        super().__init__(wider, wider.value_layers, 1, 1.0, rng)
 
     def __call__(self, flat: Array, images: tuple[Array, ...], action: Array) -> Array:
-        return self.head(self.body(jnp.concatenate([flat, action], axis=-1), images))[:, 0]
+        return self.raw(jnp.concatenate([flat, action], axis=-1), images)[:, 0]
 
 
-class _OfState(eqx.Module):
+class _OfState(Headed):
     """A(s, ·) of every label of every factor; the advantage of an action is their sum."""
 
-    body: Body
-    head: Linear
-
     def __init__(self, architecture: Architecture, actions: FiniteActions, rng: Generator) -> None:
-        self.body = Body(architecture, architecture.value_layers, rng)
-        latent = latent_size(architecture, architecture.value_layers)
         outputs = actions.factors * actions.choices
-        self.head = Linear(latent, outputs, rng, gain=1.0, ortho=architecture.ortho_init)
+        super().__init__(architecture, architecture.value_layers, outputs, 1.0, rng)
 
     def __call__(self, flat: Array, images: tuple[Array, ...]) -> Array:
-        return self.head(self.body(flat, images))
+        return self.raw(flat, images)
 
 
 class AdvantageNetwork(NamedTuple):
@@ -114,7 +104,7 @@ class AdvantageFit:
             rows["label"] = batch.drawn["label"] + first
         else:
             rows["action"] = batch.drawn["action"]
-        return self._descend(learner, rows, *minibatches, learning_rate, {})[0]
+        return self._descend(learner, rows, minibatches, learning_rate)[0]
 
 
 def _point_loss(

@@ -14,10 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .arrays import Generator, namespace, single, wide
-from .estimate import Experience
+from .arrays import Generator, namespace, wide
 from .networks import Linear, Policy
-from .state import Learner, Normaliser, TrainState
+from .state import Learner
 from .update import PROGRAMS, Batch, optimiser, over_minibatches
 
 Array = Any
@@ -144,8 +143,8 @@ def make_fit(
 ) -> Callable[..., tuple[tuple[Learner, Twins], Batch]]:
     """The compiled gradient steps of the critics and of those that follow them.
 
-    It takes both, rows and their minibatches as `over_minibatches` has them, the weights of the
-    rows of each minibatch, the policy whose actions the returns are continued by, and the rate.
+    It takes both, rows and their minibatches, the policy whose actions the returns are continued
+    by, and the rate.
     Agents alike share one program.
     """
     transform = optimiser(np.inf)
@@ -171,18 +170,7 @@ def make_fit(
         )
         return (Learner(twins, moments), followers), {"critic_loss": loss}
 
-    loop = over_minibatches(step)
-
-    def fit(
-        carried: tuple[Learner, Twins],
-        rows: Batch,
-        index: Array,
-        weight: Array,
-        *shared: Any,
-    ) -> tuple[tuple[Learner, Twins], Batch]:
-        return loop(carried, rows, index, (weight,), *shared)
-
-    return fit
+    return over_minibatches(step)
 
 
 class Replay(NamedTuple):
@@ -316,58 +304,3 @@ def look_ahead(
         weight = xp.where(ended, 0.0, xp.where(goes_on, weight * discount, weight))
         goes_on = goes_on & ~ended
     return Ahead(total, weight, where, known)
-
-
-def learn_critics(
-    state: TrainState,
-    fit: Callable[..., Any],
-    normaliser: Normaliser,
-    drawn: tuple[Array, Array],
-    batch_size: int,
-    returns: tuple[Any, ...],
-    rate: Array,
-) -> tuple[TrainState, Batch]:
-    """The state after its critics were fitted to its window, and what the fit tells.
-
-    Args:
-        state: with ``critic`` and ``followers`` among its learners.
-        fit: of `make_fit`.
-        normaliser: of observations and rewards.
-        drawn: rows of the minibatches as uniform numbers, and the noise of the actions ahead.
-        batch_size: rows of a minibatch.
-        returns: γ, the number of steps, and how many they may be.
-        rate: of the gradient steps.
-    """
-    replay, (uniform, noise) = state.replay, drawn
-    reward = normaliser.scaled_rewards(state.rewards, replay.reward)
-    ahead = look_ahead(replay, reward, *returns)
-    at = replay.picked(uniform)
-    rows = {
-        "flat": normaliser(state.observations, replay.flat[at]),
-        "next": normaliser(state.observations, replay.flat[ahead.where[at], at[1]]),
-        "action": replay.action[at],
-        "reward": single(ahead.reward[at]),
-        "discount": single(ahead.discount[at]),
-        "noise": noise,
-        "images": (),
-    }
-    weight = single(ahead.known[at] / batch_size).reshape(-1, batch_size)
-    order = np.arange(len(uniform), dtype=np.int32).reshape(-1, batch_size)
-    carried = (state.learners["critic"], state.learners["followers"].networks)
-    (critic, followers), told = fit(
-        carried, rows, order, weight, state.networks.policy, single(rate)
-    )
-    state = state.with_learner("critic", critic)
-    return state.with_learner("followers", Learner(followers, ())), told
-
-
-def learn_value(
-    state: TrainState, fit: Callable[..., Any], batch: Experience, steps: Any, rate: Array
-) -> tuple[TrainState, Array]:
-    """The state after its value function alone was fitted to the rollout, and the loss."""
-    agent, optimiser = state.networks, state.learners["value"]
-    rows = {"flat": batch.flat, "images": (), "return": single(batch.target)}
-    value, told = fit(Learner(agent.value, optimiser.moments), rows, *steps, rate)
-    agent = eqx.tree_at(lambda n: n.value, agent, value.networks)
-    state = state.with_learner("agent", Learner(agent, ()))
-    return state.with_learner("value", Learner((), value.moments)), told["loss"]

@@ -204,19 +204,38 @@ class Body(eqx.Module):
         return x
 
 
-class Policy(eqx.Module):
-    """The policy network: a Gaussian's mean and standard deviation, logits, or other numbers."""
+class Headed(eqx.Module):
+    """A body and, on it, a head that says so many numbers."""
 
     body: Body
     head: Linear
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        hidden: tuple[int, ...],
+        outputs: int,
+        gain: float,
+        rng: Generator,
+    ) -> None:
+        latent = latent_size(architecture, hidden)
+        self.body = Body(architecture, hidden, rng)
+        self.head = Linear(latent, outputs, rng, gain=gain, ortho=architecture.ortho_init)
+
+    def raw(self, flat: Array, images: tuple[Array, ...]) -> Array:
+        """The head's numbers [r, o]."""
+        return self.head(self.body(flat, images))
+
+
+class Policy(Headed):
+    """The policy network: a Gaussian's mean and standard deviation, logits, or other numbers."""
+
     log_std: Array | None
     expln: bool = eqx.field(static=True)
 
     def __init__(self, architecture: Architecture, rng: Generator) -> None:
-        latent = latent_size(architecture, architecture.policy_layers)
-        ortho = architecture.ortho_init
-        self.body = Body(architecture, architecture.policy_layers, rng)
-        self.head = Linear(latent, architecture.outputs, rng, gain=0.01, ortho=ortho)
+        super().__init__(architecture, architecture.policy_layers, architecture.outputs, 0.01, rng)
+        latent = self.head.weight.shape[0]
         if architecture.first:
             first = jnp.asarray(np.array(architecture.first, np.float32))
             self.head = eqx.tree_at(lambda head: head.bias, self.head, first)
@@ -241,10 +260,6 @@ class Policy(eqx.Module):
         x = self.raw(flat, images)
         return x.reshape(len(x), -1, choices)
 
-    def raw(self, flat: Array, images: tuple[Array, ...]) -> Array:
-        """The head's numbers [r, o], for a density to read."""
-        return self.head(self.body(flat, images))
-
 
 def sde_deviation(log_std: Array, *, expln: bool) -> Array:
     """σ of gSDE: an exponential; with ``expln`` it grows like a logarithm where it is above 1."""
@@ -261,20 +276,15 @@ def sde_variance(log_std: Array, *, expln: bool) -> Array:
     return sde_deviation(log_std, expln=True) ** 2 if expln else xp.exp(2.0 * log_std)
 
 
-class Value(eqx.Module):
+class Value(Headed):
     """The value network V(s)."""
 
-    body: Body
-    head: Linear
-
     def __init__(self, architecture: Architecture, rng: Generator) -> None:
-        latent = latent_size(architecture, architecture.value_layers)
-        self.body = Body(architecture, architecture.value_layers, rng)
-        self.head = Linear(latent, 1, rng, gain=1.0, ortho=architecture.ortho_init)
+        super().__init__(architecture, architecture.value_layers, 1, 1.0, rng)
 
     def __call__(self, flat: Array, images: tuple[Array, ...] = ()) -> Array:
         """Values [r]."""
-        return self.head(self.body(flat, images))[:, 0]
+        return self.raw(flat, images)[:, 0]
 
 
 class Networks(eqx.Module):

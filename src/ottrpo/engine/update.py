@@ -140,8 +140,8 @@ Step = Callable[..., tuple[Any, Batch]]
 def over_minibatches(step: Step, **compile_options: Any) -> Callable[..., tuple[Any, Batch]]:
     """``step`` repeated over the minibatches of a rollout, as one compiled loop.
 
-    The loop takes what is carried on, a batch of arrays with rows first, the row numbers of each
-    minibatch, a tuple of arrays with one entry per minibatch, and what all of them share. It
+    The loop takes what is carried on, a batch of arrays with rows first, the minibatches (row
+    numbers of each, then arrays with one entry per minibatch), and what all of them share. It
     returns what was carried on and the mean of each term over all minibatches.
 
     XLA's convolutions on the CPU are ten times slower inside a compiled loop than outside, so
@@ -164,10 +164,11 @@ def over_minibatches(step: Step, **compile_options: Any) -> Callable[..., tuple[
     one, all_of_them = (compiled(function, **compile_options) for function in (step, scan))
 
     def loop(
-        state: Any, batch: Batch, index: Array, each: tuple[Any, ...], *shared: Any
+        state: Any, batch: Batch, minibatches: tuple[Any, ...], *shared: Any
     ) -> tuple[Any, Batch]:
+        index, *each = minibatches
         if not batch["images"]:
-            done: tuple[Any, Batch] = all_of_them(state, batch, index, each, *shared)
+            done: tuple[Any, Batch] = all_of_them(state, batch, index, tuple(each), *shared)
             return done
         collected = []
         for i, picked in enumerate(index):
@@ -196,8 +197,9 @@ def make_descend(
         rows: Batch,
         weight: Array,
         learning_rate: Array,
-        constants: dict[str, Array],
+        constants: dict[str, Array] | None = None,
     ) -> tuple[Learner, Batch]:
+        constants = constants or {}
         trained, static = eqx.partition(learner.networks, eqx.is_array)
 
         def objective(trained: Any) -> tuple[Array, dict[str, Array]]:
@@ -213,19 +215,7 @@ def make_descend(
         trained = jax.tree.map(lambda x, d: x - learning_rate * d, trained, change)
         return Learner(eqx.combine(trained, static), moments), terms
 
-    loop = over_minibatches(one)
-
-    def descend(
-        learner: Learner,
-        batch: Batch,
-        index: Array,
-        weight: Array,
-        learning_rate: Array,
-        constants: dict[str, Array],
-    ) -> tuple[Learner, Batch]:
-        return loop(learner, batch, index, (weight,), learning_rate, constants)
-
-    return descend
+    return over_minibatches(one)
 
 
 def no_moments_of(module: Any, max_grad_norm: float) -> Any:
@@ -245,14 +235,7 @@ def make_fit_one(
         total = loss(networks, rows, weight, constants)
         return total, {"loss": total}
 
-    descend = make_descend(with_terms, max_grad_norm)
-
-    def fit(
-        learner: Learner, batch: Batch, index: Array, weight: Array, rate: Array
-    ) -> tuple[Learner, Batch]:
-        return descend(learner, batch, index, weight, rate, {})
-
-    return fit
+    return make_descend(with_terms, max_grad_norm)
 
 
 def return_to_region(

@@ -109,10 +109,8 @@ def _has_trustworthy_table(env: Any) -> bool:
     """Whether ``env.unwrapped.P`` says all there is to say about the environment."""
     inner = env.unwrapped
     zero_based = env.observation_space.start == 0 and env.action_space.start == 0
-    # before Gymnasium 1.3 the fickle passenger had no probability to read, and other rules
-    hidden = getattr(inner, "fickle_passenger", False) and not hasattr(inner, "fickle_probability")
     has_table = hasattr(inner, "P") and hasattr(inner, "initial_state_distrib")
-    return _is_plain(env) and zero_based and has_table and not hidden
+    return _is_plain(env) and zero_based and has_table
 
 
 def _from_env_table(name: str, env: gym.Env[Any, Any], cap: int) -> FiniteMDP:

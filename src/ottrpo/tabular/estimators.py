@@ -14,7 +14,7 @@ from ottrpo.core.checks import Bools, Floats
 from . import kernels, planning
 from .model import EmpiricalModel
 from .problem import Problem, Trajectories
-from .settings import EstimationSettings
+from .settings import TabularSettings
 
 _TARGET = {"sarsa": kernels.SARSA, "expected": kernels.EXPECTED, "max": kernels.MAX}
 # keeps a z-score finite when all returns agree; the value of the original WPO code
@@ -48,7 +48,7 @@ class Estimates:
 
     def update(
         self,
-        settings: EstimationSettings,
+        settings: TabularSettings,
         problem: Problem,
         batch: Trajectories,
         policy_sa: Floats,
@@ -100,7 +100,7 @@ class Estimates:
         return self.q_sa
 
     def _towards_mean_returns(
-        self, settings: EstimationSettings, batch: Trajectories, policy_sa: Floats
+        self, settings: TabularSettings, batch: Trajectories, policy_sa: Floats
     ) -> None:
         return_t = np.empty(batch.steps)
         value_s = settings.bootstrap_at_cap * (policy_sa * self.q_sa).sum(axis=1)
@@ -120,7 +120,7 @@ class Estimates:
 
 
 def estimate_occupancy(
-    settings: EstimationSettings,
+    settings: TabularSettings,
     problem: Problem,
     batch: Trajectories,
     policy_sa: Floats,

@@ -71,8 +71,8 @@ MODEL_RADIUS, PLAIN_RADIUS = LinearSchedule(0.3, 0.003), LinearSchedule(0.02, 0.
 
 
 @dataclass(frozen=True, kw_only=True)
-class EstimationSettings:
-    """How Q and the occupancy are estimated from whole episodes of the current policy.
+class TabularSettings:
+    """What the agents share: how to estimate Q and the occupancy, and how to update.
 
     Attributes:
         discount: γ. By default 1 with ``model``, whose horizon is the step cap, and 0.99 else.
@@ -100,6 +100,17 @@ class EstimationSettings:
             ``visits`` (each counts 1, the default else), ``discounted`` (γᵗ) or ``exact`` (known
             table).
         normalise_occupancy: whether the occupancy sums to one; if not, it is a mean per episode.
+        radius: ε, a positive number or a schedule (a function of the share of training that
+            remains, or ``{"start": ..., "end": ...}`` for a straight line). By default it follows
+            from the cost: with ``model`` from 0.3 to 0.003 times the mean cost of a move, in a
+            straight line, and 0.02 times else.
+        cost: of moving probability between actions; a cost of `ottrpo.core` or its plain data.
+        episodes_per_update: whole episodes to play, at least, before each update.
+        steps_per_update: steps to play, at least, before each update; episodes are finished. By
+            default a 250th of the training with ``model``, and 4,000 else.
+        masks: whether to obey the environment's ``action_mask``.
+        step_cap: steps after which an episode is truncated; None keeps the environment's limit,
+            or the catalogue's where it has none.
     """
 
     discount: float | None = None
@@ -116,8 +127,25 @@ class EstimationSettings:
     normalise_returns: bool = False
     occupancy: Occupancy | None = None
     normalise_occupancy: bool = True
+    radius: float | Schedule | None = None
+    cost: Cost = field(default_factory=Binary)
+    episodes_per_update: int = 1
+    steps_per_update: int | None = None
+    masks: bool = False
+    step_cap: int | None = None
 
     def __post_init__(self) -> None:
+        self._settle_estimation()
+        object.__setattr__(self, "cost", cost_from_data(self.cost))
+        if self.radius is not None:
+            object.__setattr__(self, "radius", _scheduled("radius", self.radius))
+        _at_least_one("episodes_per_update", self.episodes_per_update)
+        for name in ("steps_per_update", "step_cap"):
+            if getattr(self, name) is not None:
+                _at_least_one(name, getattr(self, name))
+
+    def _settle_estimation(self) -> None:
+        """Check how to estimate, and choose what was left open."""
         beyond_model = [name for name in WITHOUT_MODEL if self._is_given(name)]
         if self.estimator is None:
             object.__setattr__(self, "estimator", "td" if beyond_model else "model")
@@ -171,42 +199,6 @@ class EstimationSettings:
     def settles(self, progress_remaining: float) -> bool:
         """Whether a policy by a model now follows the slope of the score (see `model`)."""
         return progress_remaining <= 1.0 - EXPLORING
-
-
-@dataclass(frozen=True, kw_only=True)
-class TabularSettings(EstimationSettings):
-    """What the agents share: how to estimate (`EstimationSettings`) and how to update.
-
-    Attributes:
-        radius: ε, a positive number or a schedule (a function of the share of training that
-            remains, or ``{"start": ..., "end": ...}`` for a straight line). By default it follows
-            from the cost: with ``model`` from 0.3 to 0.003 times the mean cost of a move, in a
-            straight line, and 0.02 times else.
-        cost: of moving probability between actions; a cost of `ottrpo.core` or its plain data.
-        episodes_per_update: whole episodes to play, at least, before each update.
-        steps_per_update: steps to play, at least, before each update; episodes are finished. By
-            default a 250th of the training with ``model``, and 4,000 else.
-        masks: whether to obey the environment's ``action_mask``.
-        step_cap: steps after which an episode is truncated; None keeps the environment's limit,
-            or the catalogue's where it has none.
-    """
-
-    radius: float | Schedule | None = None
-    cost: Cost = field(default_factory=Binary)
-    episodes_per_update: int = 1
-    steps_per_update: int | None = None
-    masks: bool = False
-    step_cap: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "cost", cost_from_data(self.cost))
-        if self.radius is not None:
-            object.__setattr__(self, "radius", _scheduled("radius", self.radius))
-        _at_least_one("episodes_per_update", self.episodes_per_update)
-        for name in ("steps_per_update", "step_cap"):
-            if getattr(self, name) is not None:
-                _at_least_one(name, getattr(self, name))
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:

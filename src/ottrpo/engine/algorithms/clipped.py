@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ottrpo.engine.arrays import Generator, like, single
-from ottrpo.engine.estimate import Experience, explained_variance
+from ottrpo.engine.estimate import Experience
 from ottrpo.engine.models.labels import choice_log_probabilities
 from ottrpo.engine.networks import Networks, Policy
 from ottrpo.engine.schedules import Now
@@ -17,7 +17,7 @@ from ottrpo.engine.spaces import BoxActions
 from ottrpo.engine.state import Learner, TrainState
 from ottrpo.engine.update import Batch, make_descend, minibatches, start
 
-from .base import Algorithm, Report
+from .base import Algorithm, Report, told
 from .objective import clipped_loss, gaussian_log_probability
 from .ottrpo import actor_critic_loss
 
@@ -65,14 +65,8 @@ class ClippedRatio(Algorithm):
             rows |= {"label": drawn["label"], "allowed": drawn.get("mask", allowed)}
             old = _tried(jax.nn.log_softmax(jnp.asarray(drawn["logits"])), drawn["label"])
         rows["log_probability"] = single(like(batch.flat, old))
-        learner, fit = self.descend(state.learners["agent"], rows, *draws, now.learning_rate, {})
-        report = {
-            "train/discount": now.discount,
-            "train/explained_variance": explained_variance(batch),
-            **{f"train/{name}": value for name, value in fit.items()},
-            "train/learning_rate": now.learning_rate,
-        }
-        return state.with_learner("agent", learner), report
+        learner, fit = self.descend(state.learners["agent"], rows, draws, now.learning_rate)
+        return state.with_learner("agent", learner), told(batch, fit, now)
 
     def _policy_loss(
         self, policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]

@@ -20,13 +20,13 @@ import optax  # type: ignore[import-untyped]
 from jax.flatten_util import ravel_pytree
 
 from ottrpo.engine.arrays import Generator, on_host
-from ottrpo.engine.estimate import Experience, explained_variance
+from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Networks
 from ottrpo.engine.schedules import Now
 from ottrpo.engine.state import Learner, TrainState
 from ottrpo.engine.update import ADAM_EPSILON, Batch, compiled, minibatches, over_minibatches
 
-from .base import Algorithm, Report
+from .base import Algorithm, Report, told
 from .behaviour import (
     Features,
     Potentials,
@@ -94,10 +94,6 @@ class Slopes(NamedTuple):
     weight: Array
 
 
-# (slopes, memory, the minibatch's draws, learning rate) -> (descent direction, memory, terms)
-Direction = Callable[[Slopes, Memory, Draws, Array], tuple[Array, Memory, Terms]]
-
-
 class Turn(NamedTuple):
     """What is carried from minibatch to minibatch."""
 
@@ -124,38 +120,44 @@ class GuidedDraws(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Guided(Algorithm):
+class Guided(Objective, Algorithm):
     """An algorithm with a penalty on how far the behaviour moves; subclasses say where to go.
 
     Attributes:
-        objective: what is descended.
         smoothing: of the penalty's dual.
         n_actions: M, actions per state for the penalty.
         n_features: of the test functions.
         feature_bandwidth: of the test functions.
-        by_sample: test functions belong to rows, not to places in a minibatch.
+        by_sample: whether test functions belong to the rows of the rollout, or, as published, to
+            places in a minibatch, whatever row stands there.
+        optimizer: of `OPTIMISERS`: what follows the direction.
+        damping: of natural gradients, before the first minibatch.
     """
 
-    objective: Objective
     smoothing: Smoothing
     n_actions: int
     n_features: int
     feature_bandwidth: float
     by_sample: bool
+    optimizer: str = "adam"
+    damping: float | None = None
 
     @abstractmethod
-    def direction(self) -> Direction:
-        """How a step follows from the slopes of a minibatch."""
-
-    @abstractmethod
-    def start(self, networks: Networks, features: Features) -> Learner:
-        """The networks, and what the direction remembers."""
+    def direction(
+        self, slopes: Slopes, memory: Memory, draws: Draws, learning_rate: Array
+    ) -> tuple[Array, Memory, Terms]:
+        """How a step follows from the slopes of a minibatch: it, the memory, what to report."""
 
     @cached_property
-    def alternate(self) -> "Alternate":
-        """The compiled update of a rollout."""
-        direction, by_sample = self.direction(), self.by_sample
-        return Alternate(self.objective, self.smoothing, direction, by_sample=by_sample)
+    def transform(self) -> Any:
+        """What makes a change of parameters of a direction."""
+        return OPTIMISERS[self.optimizer]()
+
+    def start(self, networks: Networks, features: Features) -> Learner:
+        """A learner at its first step."""
+        flat, _ = ravel_pytree(eqx.filter(networks, eqx.is_array))
+        damping = None if self.damping is None else start_damping(self.damping)
+        return Learner(networks, Memory(self.transform.init(flat), features, damping))
 
     def learners(self, networks: Networks, rng: Generator) -> dict[str, Learner]:
         """Policy and value function; the features of the test functions are kept beside them."""
@@ -180,23 +182,87 @@ class Guided(Algorithm):
         policy and the value function take one step down E[−ratio · A] + κ W + value loss, in the
         direction that the algorithm takes.
         """
-        learner, fit = self.alternate(
-            state.learners["agent"],
-            _rows(batch, draws.action),
-            draws.index,
-            draws.weight,
-            draws.each,
-            draws.table,
-            now.learning_rate,
-        )
-        named = {(f"behaviour/{k}" if k in BEHAVIOUR else f"train/{k}"): v for k, v in fit.items()}
-        return state.with_learner("agent", learner), {
-            **named,
-            "train/std": batch.drawn["std"].mean(),
-            "train/discount": now.discount,
-            "train/explained_variance": explained_variance(batch),
-            "train/learning_rate": now.learning_rate,
-        }
+        rows = _rows(batch, draws.action)
+        learner, fit = self.alternate(state.learners["agent"], rows, draws, now.learning_rate)
+        report = {f"behaviour/{name}": fit.pop(name) for name in BEHAVIOUR}
+        report |= {"train/std": batch.drawn["std"].mean(), **told(batch, fit, now)}
+        return state.with_learner("agent", learner), report
+
+    def alternate(
+        self, learner: Learner, rows: Batch, draws: GuidedDraws, learning_rate: Array
+    ) -> tuple[Learner, Batch]:
+        """The compiled update of a rollout: the new learner and what to report."""
+        places = len(rows["flat"]) if self.by_sample else draws.index.shape[1]
+        features = learner.moments.features
+        turn = Turn(learner, zero_potentials(places, features))
+        rows = rows | {"old_gram": self._inner_products(features, rows["old_action"])}
+        minibatches = draws.index, draws.weight, draws.each
+        turn, terms = self._loop(turn, rows, minibatches, draws.table, learning_rate)
+        return turn.learner, terms
+
+    @cached_property
+    def _loop(self) -> Callable[..., tuple[Turn, Batch]]:
+        return over_minibatches(self._one, **WIDE)
+
+    @cached_property
+    def _inner_products(self) -> Callable[..., Array]:
+        return compiled(gram, **WIDE)
+
+    def _one(
+        self,
+        turn: Turn,
+        rows: Batch,
+        weight: Array,
+        draws: Draws,
+        table: Array,
+        learning_rate: Array,
+    ) -> tuple[Turn, Terms]:
+        learner, features = turn.learner, turn.learner.moments.features
+        outputs, pull_back, in_order, move = _linearised(learner.networks, rows)
+        old_action, smoothing = rows["old_action"], self.smoothing
+        shape = (smoothing.steps + 1, *old_action.shape)
+        noise = jax.lax.dynamic_slice(table, (draws.offset,), (math.prod(shape),)).reshape(shape)
+
+        # (a) the test functions climb the dual while the policy stands still
+        action = outputs.mean[:, None] + outputs.std[:, None] * noise[:-1]
+        beta = turn.beta
+        if self.by_sample:
+            beta = jax.tree.map(lambda held: held[rows["id"]], turn.beta)
+        reached = ascend(features, beta, action, old_action, rows["old_gram"], smoothing)
+
+        # (b) the policy descends while the test functions stand still
+        def loss(outputs: Outputs) -> tuple[Array, Terms]:
+            new_action = outputs.mean[:, None] + outputs.std[:, None] * noise[-1]
+            moved = penalty(
+                features,
+                reached.beta.new,
+                reached.old_potential,
+                new_action,
+                old_action,
+                smoothing.strength,
+            )
+            return guided_loss(outputs, moved, rows, weight, self)
+
+        (value, terms), of_outputs = jax.value_and_grad(loss, has_aux=True)(outputs)
+        slopes = Slopes(value, outputs, of_outputs, pull_back, in_order, noise[-1], weight)
+        change, memory, more = self.direction(slopes, learner.moments, draws, learning_rate)
+        kept = self._kept(turn.beta, beta, reached.beta, rows["id"], weight)
+        first, last = (weight @ reached.dual(t, smoothing.strength) for t in (0, -1))
+        terms |= {"dual_first": first, "dual_last": last} | more
+        return Turn(Learner(move(learning_rate * change), memory), kept), terms
+
+    def _kept(
+        self, held: Potentials, before: Potentials, after: Potentials, row: Array, weight: Array
+    ) -> Potentials:
+        """The test functions for the next turn; rows of weight 0 only fill the minibatch up."""
+        used = (weight > 0)[:, None]
+
+        def keep(held: Array, old: Array, new: Array) -> Array:
+            if self.by_sample:
+                return held.at[row].add(jnp.where(used, new - old, 0.0))
+            return jnp.where(used, new, old)
+
+        return Potentials(*map(keep, held, before, after))
 
 
 def _rows(batch: Experience, noise: Array) -> dict[str, Any]:
@@ -214,119 +280,6 @@ def _rows(batch: Experience, noise: Array) -> dict[str, Any]:
         "return": batch.target.astype(np.float32),
         "value": batch.value.astype(np.float32),
     }
-
-
-def start_guided(
-    networks: Networks, optimiser: str, features: Features, damping: float | None
-) -> Learner:
-    """A learner at its first step; ``damping`` only for natural gradients."""
-    flat, _ = ravel_pytree(eqx.filter(networks, eqx.is_array))
-    state = None if damping is None else start_damping(damping)
-    return Learner(networks, Memory(OPTIMISERS[optimiser]().init(flat), features, state))
-
-
-class Alternate:
-    """The compiled update of a rollout: test functions and policy take turns.
-
-    Args:
-        objective: what is descended.
-        smoothing: of the penalty's dual.
-        direction: how.
-        by_sample: whether test functions belong to the rows of the rollout, or, as published, to
-            places in a minibatch, whatever row stands there.
-    """
-
-    def __init__(
-        self, objective: Objective, smoothing: Smoothing, direction: Direction, *, by_sample: bool
-    ) -> None:
-        self._objective, self._smoothing, self._direction = objective, smoothing, direction
-        self._by_sample = by_sample
-        self._loop = over_minibatches(self._one, **WIDE)
-        self._inner_products = compiled(gram, **WIDE)
-
-    def __call__(
-        self,
-        learner: Learner,
-        rows: Batch,
-        index: Array,
-        weight: Array,
-        draws: Draws,
-        table: Array,
-        learning_rate: Array,
-    ) -> tuple[Learner, Batch]:
-        """The new learner and what to report.
-
-        Args:
-            learner: the old one.
-            rows: of the rollout.
-            index: row numbers of the minibatches.
-            weight: of the rows in them.
-            draws: of each minibatch.
-            table: of noise.
-            learning_rate: of the policy and the value function.
-        """
-        places = len(rows["flat"]) if self._by_sample else index.shape[1]
-        features = learner.moments.features
-        turn = Turn(learner, zero_potentials(places, features))
-        rows = rows | {"old_gram": self._inner_products(features, rows["old_action"])}
-        turn, terms = self._loop(turn, rows, index, (weight, draws), table, learning_rate)
-        return turn.learner, terms
-
-    def _one(
-        self,
-        turn: Turn,
-        rows: Batch,
-        weight: Array,
-        draws: Draws,
-        table: Array,
-        learning_rate: Array,
-    ) -> tuple[Turn, Terms]:
-        learner, features = turn.learner, turn.learner.moments.features
-        outputs, pull_back, in_order, move = _linearised(learner.networks, rows)
-        old_action, smoothing = rows["old_action"], self._smoothing
-        shape = (smoothing.steps + 1, *old_action.shape)
-        noise = jax.lax.dynamic_slice(table, (draws.offset,), (math.prod(shape),)).reshape(shape)
-
-        # (a) the test functions climb the dual while the policy stands still
-        action = outputs.mean[:, None] + outputs.std[:, None] * noise[:-1]
-        beta = turn.beta
-        if self._by_sample:
-            beta = jax.tree.map(lambda held: held[rows["id"]], turn.beta)
-        reached = ascend(features, beta, action, old_action, rows["old_gram"], smoothing)
-
-        # (b) the policy descends while the test functions stand still
-        def loss(outputs: Outputs) -> tuple[Array, Terms]:
-            new_action = outputs.mean[:, None] + outputs.std[:, None] * noise[-1]
-            moved = penalty(
-                features,
-                reached.beta.new,
-                reached.old_potential,
-                new_action,
-                old_action,
-                smoothing.strength,
-            )
-            return guided_loss(outputs, moved, rows, weight, self._objective)
-
-        (value, terms), of_outputs = jax.value_and_grad(loss, has_aux=True)(outputs)
-        slopes = Slopes(value, outputs, of_outputs, pull_back, in_order, noise[-1], weight)
-        change, memory, more = self._direction(slopes, learner.moments, draws, learning_rate)
-        kept = self._kept(turn.beta, beta, reached.beta, rows["id"], weight)
-        first, last = (weight @ reached.dual(t, smoothing.strength) for t in (0, -1))
-        terms |= {"dual_first": first, "dual_last": last} | more
-        return Turn(Learner(move(learning_rate * change), memory), kept), terms
-
-    def _kept(
-        self, held: Potentials, before: Potentials, after: Potentials, row: Array, weight: Array
-    ) -> Potentials:
-        """The test functions for the next turn; rows of weight 0 only fill the minibatch up."""
-        used = (weight > 0)[:, None]
-
-        def keep(held: Array, old: Array, new: Array) -> Array:
-            if self._by_sample:
-                return held.at[row].add(jnp.where(used, new - old, 0.0))
-            return jnp.where(used, new, old)
-
-        return Potentials(*map(keep, held, before, after))
 
 
 def draw_noise(

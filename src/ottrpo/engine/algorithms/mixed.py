@@ -17,20 +17,14 @@ among those of the whole window.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from ottrpo.engine.arrays import Generator, like, namespace, put, single
-from ottrpo.engine.critic import (
-    learn_critics,
-    learn_value,
-    slopes,
-    steps_for,
-)
+from ottrpo.engine.critic import slopes, steps_for
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.models.base import Given, Plan
 from ottrpo.engine.models.linear import LINEAR_REACH, Linear, linear_plan
@@ -50,11 +44,10 @@ from ottrpo.engine.update import (
 )
 
 from .base import Report
-from .critics import WithCritics
+from .critics import CRITIC_BATCH, WithCritics
 from .ottrpo import LONGEST, SHORTEST_STEP, STRETCH, TrustRegion, paced
 
 Array = Any
-CRITIC_BATCH = 128
 PLAN_ROWS = 2048  # states in which the critics are followed: half of them of the last rollout
 # what is mostly noise is fitted in few, large steps: more of them fit more of the noise
 FEWER_EPOCHS, LARGER_BATCHES = 0.3, 4
@@ -64,7 +57,7 @@ AVERAGED = 0.05
 # of σ, that means may be beyond the box where nothing ends: farther out noise has no effect, and
 # nothing better is found
 OVERHANG = 1.0
-USUAL_VF_COEF = 0.5  # its loss stands alone here: the weight counts where gradients are clipped
+USUAL_VF_COEF = 0.5
 
 
 class Draws(NamedTuple):
@@ -149,10 +142,10 @@ class Mixed(WithCritics, TrustRegion):
     def acting(self, policy: Policy, flat: Array) -> dict[str, Array]:
         """What a rollout would have recorded of the policy in these states."""
 
-    @cached_property
-    def fit_value(self) -> Any:
-        """The compiled gradient steps of the value function alone."""
-        return make_fit_one(_value_loss(self.vf_coef / USUAL_VF_COEF), self.max_grad_norm)
+    @property
+    def value_weight(self) -> float:
+        """1, if nothing is said."""
+        return self.vf_coef / USUAL_VF_COEF
 
     def learners(self, networks: Networks, rng: Generator) -> dict[str, Learner]:
         """Those of critics, an optimiser for each part of a step, and the average policy."""
@@ -190,7 +183,9 @@ class Mixed(WithCritics, TrustRegion):
         asked = self.budget(batch, now)
         radius = self.within(asked, batch)
         ends = (state.signal.ended > 0) | state.replay.terminated.any()
-        state, fit = self._learn(state, batch, draws, now, ends)
+        steps = steps_for(now.discount, state.replay.swing(self.n_steps))
+        rate = namespace(batch.flat).where(ends, CRITIC_RATE, now.critic_rate)
+        state, fit = self.learn(state, batch, draws, now, steps, rate)
         half = Part(0.5 * radius, ends)
         state = self._follow_score(before, state, batch, advantage, half, draws, now)
         state, plan = self._follow_slope(state, batch, half, draws, now)
@@ -204,29 +199,13 @@ class Mixed(WithCritics, TrustRegion):
         report = self._report(batch, _real(plan, state), fit, kept, spent, now)
         return state, report | gains | {"ot/gain": state.signal.gain}
 
-    def _learn(
-        self, state: TrainState, batch: Experience, draws: Draws, now: Now, ends: Array
-    ) -> tuple[TrainState, Report]:
-        """Fit the critics to the window, and the value function to the rollout."""
-        steps = steps_for(now.discount, state.replay.swing(self.n_steps))
-        drawn, returns = (draws.critic, draws.ahead), (now.discount, steps)
-        normaliser = self.estimate.normaliser
-        rate = namespace(batch.flat).where(ends, CRITIC_RATE, now.critic_rate)
-        state, fit = learn_critics(
-            state, self.fit_critics, normaliser, drawn, CRITIC_BATCH, returns, rate
-        )
-        state, value_loss = learn_value(
-            state, self.fit_value, batch, draws.value, now.learning_rate
-        )
-        return state, fit | {"value_loss": value_loss}
-
     def _moved(
         self, state: TrainState, name: str, rows: Any, steps: Any, rate: Array
     ) -> TrainState:
         """The policy after gradient steps with an optimiser of that name."""
         one = Learner(state.networks.policy, state.learners[name].moments)
         fit = self.fit_score if name == "score" else self.fit_slope
-        moved, _ = fit(one, rows, *steps, single(rate))
+        moved, _ = fit(one, rows, steps, single(rate))
         return with_policy(state, moved.networks).with_learner(name, Learner((), moved.moments))
 
     def _follow_score(
@@ -321,14 +300,6 @@ class MixedTrustRegion(Mixed):
         state, report = super().improve(before, state, batch, draws, now)
         std = like(batch.flat, state.networks.policy.gaussian(batch.flat[:1])[1].mean())
         return state, report | {"train/std": std}
-
-
-@cache
-def _value_loss(scale: float) -> Callable[..., Array]:
-    def loss(value: Any, rows: Batch, weight: Array, _: Any) -> Array:
-        return scale * (weight @ (value(rows["flat"], ()) - rows["return"]) ** 2)
-
-    return loss
 
 
 def _remembered(state: TrainState, gain: Array, spent: Array) -> TrainState:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ottrpo.core.traceable import solve_linear
 from ottrpo.engine.advantage import AdvantageFit, AdvantageNetwork
 from ottrpo.engine.arrays import Generator, like, namespace, single
-from ottrpo.engine.estimate import Experience, explained_variance
+from ottrpo.engine.estimate import Experience
 from ottrpo.engine.models import Model, Plan
 from ottrpo.engine.models.base import Given, PolicyLoss
 from ottrpo.engine.networks import Networks
@@ -30,7 +30,7 @@ from ottrpo.engine.update import (
     with_policy,
 )
 
-from .base import Algorithm, Report
+from .base import Algorithm, Report, told
 from .objective import nearer
 
 Array = Any
@@ -204,7 +204,7 @@ class TrustRegion(Algorithm):
         if self.adapt_pace:
             constants["pace"] = single(state.signal.pace)
         learner, fit = self.descend(
-            state.learners["agent"], rows, *draws.move, now.learning_rate, constants
+            state.learners["agent"], rows, draws.move, now.learning_rate, constants
         )
         state = state.with_learner("agent", learner)
         if now.log_std is not None:  # annealed; a part of the step like any other
@@ -265,10 +265,7 @@ class TrustRegion(Algorithm):
             "ot/dual_gap": plan.dual_gap,
             "ot/inactive": plan.inactive,
             "ot/step_kept": share,
-            "train/discount": now.discount,
-            "train/explained_variance": explained_variance(batch),
-            **{f"train/{name}": value for name, value in fit.items()},
-            "train/learning_rate": now.learning_rate,
+            **told(batch, fit, now),
         }
 
 

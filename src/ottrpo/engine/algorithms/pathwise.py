@@ -17,8 +17,8 @@ import numpy as np
 
 from ottrpo.core import SquaredEuclidean
 from ottrpo.engine.arrays import Generator, like
-from ottrpo.engine.critic import Twins, learn_critics, learn_value
-from ottrpo.engine.estimate import Experience, explained_variance
+from ottrpo.engine.critic import Twins
+from ottrpo.engine.estimate import Experience
 from ottrpo.engine.models.base import gaussian_spent
 from ottrpo.engine.networks import Networks, Policy
 from ottrpo.engine.schedules import Now
@@ -28,14 +28,13 @@ from ottrpo.engine.update import (
     Batch,
     Spent,
     make_descend,
-    make_fit_one,
     minibatches,
     no_moments_of,
     with_policy,
 )
 
-from .base import Report
-from .critics import WithCritics
+from .base import Report, told
+from .critics import WithCritics, in_order
 
 Array = Any
 SEEDS = 2**31 - 1
@@ -91,14 +90,10 @@ class Pathwise(WithCritics):
         """The compiled gradient steps of the policy."""
         return make_descend(self.policy_loss, self.max_grad_norm)
 
-    @cached_property
-    def fit_value(self) -> Any:
-        """The compiled gradient steps of the value function."""
-
-        def loss(value: Any, rows: Batch, weight: Array, _: Any) -> Array:
-            return self.vf_coef * (weight @ (value(rows["flat"], ()) - rows["return"]) ** 2)
-
-        return make_fit_one(loss, self.max_grad_norm)
+    @property
+    def critic_batch(self) -> int:
+        """That of all."""
+        return self.batch_size
 
     @cached_property
     def spent(self) -> Spent:
@@ -125,28 +120,16 @@ class Pathwise(WithCritics):
         self, before: TrainState, state: TrainState, batch: Experience, draws: Any, now: Now
     ) -> tuple[TrainState, Report]:
         """Fit the critics to the window and the value function to the rollout; follow."""
-        drawn = draws.critic, draws.ahead
-        returns = now.discount, self.steps_ahead, self.steps_ahead
-        normaliser = self.estimate.normaliser
-        state, fit = learn_critics(
-            state, self.fit_critics, normaliser, drawn, self.batch_size, returns, now.critic_rate
-        )
+        ahead = self.steps_ahead
         # the policy has no use for V; callbacks and reports have
-        state, value_loss = learn_value(
-            state, self.fit_value, batch, draws.value, now.learning_rate
-        )
+        state, fit = self.learn(state, batch, draws, now, ahead, now.critic_rate, most=ahead)
         state, terms = self._follow(state, draws, now)
-        told = {key: batch.drawn[key] for key in ("mean", "std")}
-        rows = {"flat": batch.flat, "images": (), **told}
+        rows = {"flat": batch.flat, "images": (), **batch.drawn}
         policy = state.networks.policy
         return state, {
             "ot/spent": like(batch.flat, self.spent(policy, rows)),
             "train/std": like(batch.flat, policy.gaussian(batch.flat[:1])[1].mean()),
-            "train/discount": now.discount,
-            "train/explained_variance": explained_variance(batch),
-            "train/value_loss": value_loss,
-            **{f"train/{name}": value for name, value in (fit | terms).items()},
-            "train/learning_rate": now.learning_rate,
+            **told(batch, fit | terms, now),
         }
 
     def _follow(self, state: TrainState, draws: Draws, now: Now) -> tuple[TrainState, Report]:
@@ -156,17 +139,14 @@ class Pathwise(WithCritics):
         critics = state.learners["critic"].networks
         rows = {"flat": flat, "seed": draws.seeds, "images": ()}
         rows |= self.targets(critics, policy, rows)
-        order = self._in_order(draws.rows)
-        weight = np.full(order.shape, 1.0 / self.batch_size, np.float32)
+        shape = (len(draws.rows) // self.batch_size, self.batch_size)
+        weight = np.full(shape, 1.0 / self.batch_size, np.float32)
+        steps = in_order(weight), weight
         constants = {"critics": critics, "before": policy}
         one = Learner(policy, state.learners["policy"].moments)
-        moved, terms = self.fit_policy(one, rows, order, weight, now.learning_rate, constants)
+        moved, terms = self.fit_policy(one, rows, steps, now.learning_rate, constants)
         state = with_policy(state, moved.networks)
         return state.with_learner("policy", Learner((), moved.moments)), terms
-
-    def _in_order(self, drawn: Array) -> Array:
-        """Minibatches of rows that were drawn anyway."""
-        return np.arange(len(drawn), dtype=np.int32).reshape(-1, self.batch_size)
 
 
 def normals(seed_r: Array, samples: int, size: int) -> Array:

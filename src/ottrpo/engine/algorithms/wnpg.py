@@ -9,21 +9,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from ottrpo.engine.arrays import Generator
-from ottrpo.engine.networks import Networks
-from ottrpo.engine.state import Learner
 
 from . import natural_gradient as natural
-from .behaviour import Features
-from .guided import (
-    OPTIMISERS,
-    Direction,
-    Draws,
-    Guided,
-    GuidedDraws,
-    Memory,
-    Slopes,
-    start_guided,
-)
+from .guided import Draws, Guided, GuidedDraws, Memory, Slopes
 from .objective import Outputs, Terms
 
 Array = Any
@@ -58,74 +46,34 @@ class Natural:
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class WassersteinNatural(Guided):
-    """The kernelised Wasserstein natural gradient of the whole loss, then the optimiser.
-
-    Attributes:
-        rules: how it is found.
-    """
-
-    rules: Natural
-
-    def direction(self) -> Direction:
-        """The natural gradient."""
-        return natural_direction(
-            max_grad_norm=self.max_grad_norm,
-            norm_rule=self.rules.norm_rule,
-            damping_rule=self.rules.damping_rule,
-            kernel_bandwidth=self.rules.kernel_bandwidth,
-            singular_tolerance=self.rules.singular_tolerance,
-            optimiser=self.rules.optimizer,
-        )
-
-    def start(self, networks: Networks, features: Features) -> Learner:
-        """The optimiser's moments, and the damping."""
-        return start_guided(networks, self.rules.optimizer, features, self.rules.damping)
-
-    def draw(self, rows: int, rng: Generator) -> GuidedDraws:
-        """As for all, and the kernel's basis points."""
-        draws = super().draw(rows, rng)
-        size = self.n_actions * self.architecture.outputs + 1
-        each = draw_basis(draws.each, draws.weight, self.rules.n_basis, size, rng)
-        return draws._replace(each=each)
-
-
-def natural_direction(
-    *,
-    max_grad_norm: float,
-    norm_rule: natural.NormRule,
-    damping_rule: natural.DampingRule,
-    kernel_bandwidth: natural.Bandwidth,
-    singular_tolerance: float,
-    optimiser: str,
-) -> Direction:
+class WassersteinNatural(Natural, Guided):
     """The kernelised Wasserstein natural gradient of the whole loss, then the optimiser."""
-    transform = OPTIMISERS[optimiser]()
 
     def direction(
-        slopes: Slopes, memory: Memory, draws: Draws, learning_rate: Array
+        self, slopes: Slopes, memory: Memory, draws: Draws, learning_rate: Array
     ) -> tuple[Array, Memory, Terms]:
+        """The natural gradient."""
         embedding = behaviour_embedding(slopes.outputs, slopes.noise)
         basis, coordinate = embedding[draws.basis], draws.coordinate
-        width = natural.bandwidth(basis, embedding, slopes.weight, kernel_bandwidth)
+        width = natural.bandwidth(basis, embedding, slopes.weight, self.kernel_bandwidth)
         mixed = natural.mixed_derivatives(basis, coordinate, embedding, width)
         of_means = slope_in_outputs(mixed * slopes.weight[:, None], slopes.noise)
         # whitened before they are pulled back, as there are far fewer outputs than parameters
         _, unravel = ravel_pytree(slopes.of_outputs)
         flat = jax.vmap(lambda one: ravel_pytree(one)[0])(of_means)
-        whitened = natural.whiten(natural.gram(mixed, slopes.weight), flat, singular_tolerance)
+        whitened = natural.whiten(natural.gram(mixed, slopes.weight), flat, self.singular_tolerance)
         of_means = jax.vmap(unravel)(whitened.slope)
         stacked = jax.tree.map(
             lambda one, many: jnp.concatenate([one[None], many]), slopes.of_outputs, of_means
         )
         pulled = jax.vmap(slopes.pull_back)(stacked)
         gradient, whitened = pulled[0], whitened._replace(slope=pulled[1:])
-        damping = natural.adapt(memory.damping, slopes.loss, damping_rule)
+        damping = natural.adapt(memory.damping, slopes.loss, self.damping_rule)
         found = natural.natural_gradient(whitened, gradient, damping.value)
         chosen, agrees = natural.uphill(found, gradient)
-        shortened = natural.shorten(chosen, max_grad_norm, norm_rule)
+        shortened = natural.shorten(chosen, self.max_grad_norm, self.norm_rule)
         damping = natural.remember(damping, slopes.loss, learning_rate * (gradient @ shortened))
-        change, moments = transform.update(slopes.in_order(shortened), memory.optimiser)
+        change, moments = self.transform.update(slopes.in_order(shortened), memory.optimiser)
         terms = {
             "gradient_norm": natural.length_of(gradient),
             "natural_norm": natural.length_of(chosen),
@@ -137,7 +85,12 @@ def natural_direction(
         }
         return change, memory._replace(optimiser=moments, damping=damping), terms
 
-    return direction
+    def draw(self, rows: int, rng: Generator) -> GuidedDraws:
+        """As for all, and the kernel's basis points."""
+        draws = super().draw(rows, rng)
+        size = self.n_actions * self.architecture.outputs + 1
+        each = draw_basis(draws.each, draws.weight, self.n_basis, size, rng)
+        return draws._replace(each=each)
 
 
 def behaviour_embedding(outputs: Outputs, noise: Array) -> Array:

@@ -28,6 +28,7 @@ from ottrpo.engine.networks import Policy
 from ottrpo.engine.update import Batch, Spent
 
 from .base import BINDING_SHARE, Plan, PolicyLoss, closed_plan
+from .labels import choice_log_probabilities
 
 Array = Any
 ENTROPY_SHARE = 0.1  # of the radius, at most; as for tables
@@ -256,21 +257,21 @@ def candidates_sinkhorn_plan(
     return Plan(as_dual(solution), radius, inactive, arrays | state, **told)
 
 
-def expected_gain(log_probabilities: Any) -> PolicyLoss:
+def expected_gain(choices: int) -> PolicyLoss:
     """Ascent on what the problem maximises, mean_r Σ_a π_θ(a|s_r) A_ra."""
 
     def loss(policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]) -> Array:
-        probability = jnp.exp(log_probabilities(policy, rows))
+        probability = jnp.exp(choice_log_probabilities(policy, rows, choices))
         return -weight @ (probability * rows["gain"]).sum((1, 2))
 
     return loss
 
 
-def priced_gain(log_probabilities: Any) -> PolicyLoss:
+def priced_gain(choices: int) -> PolicyLoss:
     """Ascent on mean_r Σ_a π_θ A − λ KL(π_θ | π): up to a constant −λ KL(π_θ | π exp(A/λ))."""
 
     def loss(policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]) -> Array:
-        log_new = log_probabilities(policy, rows)
+        log_new = choice_log_probabilities(policy, rows, choices)
         gain = jnp.exp(log_new) * rows["gain"]
         kl = _labels_kl(rows, log_new)
         return weight @ (constants["multiplier"] * kl - gain.sum((1, 2)))
@@ -278,12 +279,12 @@ def priced_gain(log_probabilities: Any) -> PolicyLoss:
     return loss
 
 
-def labels_kl_spent(log_probabilities: Any) -> Spent:
+def labels_kl_spent(choices: int) -> Spent:
     """The mean divergence of the policy from the rows' old probabilities, summed over factors."""
 
     @eqx.filter_jit
     def spent(policy: Policy, rows: Batch) -> Array:
-        return _labels_kl(rows, log_probabilities(policy, rows)).mean()
+        return _labels_kl(rows, choice_log_probabilities(policy, rows, choices)).mean()
 
     return spent
 

@@ -61,19 +61,16 @@ class FiniteModel(Model):
         if self.options.region == "kl":
             # of single samples the price is that of their noise: with it an update would stay short
             priced = self.options.update == "ascent" or not self.options.shrink
-            return (priced_gain if priced else expected_gain)(self._log_probabilities)
+            return (priced_gain if priced else expected_gain)(self.choices)
         if self.update == "gain":
-            return expected_gain(self._log_probabilities)
+            return expected_gain(self.choices)
         return regularised_finite_advantage(self.choices)
 
     def spent(self) -> Spent:
         """The realised discrepancy, or the divergence."""
         if self.options.region == "kl":
-            return labels_kl_spent(self._log_probabilities)
+            return labels_kl_spent(self.choices)
         return finite_spent(self.options.cost, self.choices)
-
-    def _log_probabilities(self, policy: Policy, rows: Batch) -> Array:
-        return choice_log_probabilities(policy, rows, self.choices)
 
     def region_rows(self, batch: Experience) -> dict[str, Any]:
         """The probabilities that acted."""
@@ -142,9 +139,8 @@ class FiniteModel(Model):
         return label_costs(self.options.cost, self.choices, batch.state)
 
 
-@eqx.filter_jit
-def _log_probabilities(policy: Policy, rows: Batch, choices: int) -> Array:
-    return choice_log_probabilities(policy, rows, choices)
+# compiled, to be asked on its own
+_log_probabilities = eqx.filter_jit(choice_log_probabilities)
 
 
 @final

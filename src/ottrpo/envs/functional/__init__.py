@@ -30,7 +30,6 @@ class State(NamedTuple):
         reward: of the last action.
         done: the episode is over, for whatever reason.
         truncation: it was cut off rather than ended: what would have followed still counts.
-        metrics: numbers to tell of.
     """
 
     world: Any
@@ -38,7 +37,6 @@ class State(NamedTuple):
     reward: Array = 0.0
     done: Array = False
     truncation: Array = False
-    metrics: dict[str, Array] = {}  # noqa: RUF012  # a default of a NamedTuple, never written to
 
 
 class Environment(Protocol):
