@@ -6,7 +6,7 @@ import pytest
 from tests.reports.synthetic import seal
 
 from ottrpo.cli import main
-from ottrpo.experiments import registry
+from ottrpo.experiments import registry, reproduce
 from ottrpo.experiments.reproduce import Options
 
 
@@ -41,6 +41,7 @@ def memory(monkeypatch):
     study = Remembering()
     study.cells = (type("Cell", (), {"audit": False}),)
     monkeypatch.setattr(registry, "studies", lambda: {"memory": study})
+    monkeypatch.setattr(reproduce, "reproduce", lambda study, options: study.run(options))
     return study
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Any, Protocol, TypeVar, get_args
+from typing import Annotated, Any, Protocol, TypeVar, get_args
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -48,6 +48,21 @@ def whole(text: str) -> int:
         raise ValueError(f"{text!r} is no whole number, such as 100000 or 1e5")
     return int(value)
 
+
+# Options that several verbs have.
+Trust = Annotated[
+    bool,
+    tyro.conf.arg(
+        help="let the run import the module of its environment (`module:Name-v0`), if it names one"
+    ),
+]
+Results = Annotated[
+    Path | None,
+    tyro.conf.arg(
+        help="a folder, or `published` for the results that came with ottrpo; by default results/, "
+        "and\nthose if there is none"
+    ),
+]
 
 # What options are made of, how it is named in the help, and how it is read.
 _KINDS: dict[type, tuple[str, Callable[[str], Any]]] = {

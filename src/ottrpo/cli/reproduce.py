@@ -48,10 +48,10 @@ class Reproduce(Options):
         return code
 
     def _run_one(self, study: "Study") -> int:
-        from ottrpo.experiments.reproduce import collect
+        from ottrpo.experiments.reproduce import collect, reproduce
 
         try:
-            return collect(study, self) if self.collect else study.run(self)
+            return collect(study, self) if self.collect else reproduce(study, self)
         except OSError as error:  # a full disk, say: not all is complete, and nothing is lost
             where = error.filename or self.root
             reason = one_line(f"{where}: {error.strerror or error}")

@@ -8,7 +8,7 @@ import tyro
 
 from ottrpo.terminal import screen
 
-from .options import mistakes
+from .options import Trust, mistakes
 from .train import go_on
 
 
@@ -22,8 +22,7 @@ class Resume:
 
     run_directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """what `ottrpo train` wrote"""
-    trust: bool = False
-    """let the run import the module of its environment (`module:Name-v0`), if it names one"""
+    trust: Trust = False
 
     def run(self) -> int:
         """Look, restore, train on, tell."""

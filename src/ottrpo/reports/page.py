@@ -237,7 +237,8 @@ def _downloads(cells: Iterable[CellResult]) -> dict[str, list[list[Any]]]:
             own, paper = [*names, score.actions], score.published
             printed = [paper.score, paper.spread] if paper else [None, None]
             held = score.statistics()
-            rest = [score.lowest, score.highest, score.seeds, score.steps, *printed]
+            reach = [score.score_n.min(), score.score_n.max()]
+            rest = [*reach, score.seeds, score.steps, *printed]
             scores.append([*own, *(held[name] for name in numbers), *rest])
             seeds += [[*own, seed, f"{value:.6g}"] for seed, value in score.by_seed.items()]
     return {"scores.csv": scores, "seeds.csv": seeds}
