@@ -241,7 +241,7 @@ def test_a_job_goes_on_where_it_was(whole, tmp_path, monkeypatch):
     from ottrpo.experiments.training import begin_or_go_on
 
     out = tmp_path / "run"
-    spec = runner.plan_run("Taxi-v4", seed=2, steps=STEPS, overrides=[UPDATES])
+    spec = runner.plan_run("Taxi-v4", seed=2, steps=STEPS, settings={"steps_per_update": 1000})
     interrupted(monkeypatch, lambda: begin_or_go_on([spec], [out], EVERY))
     assert checkpoints(out)
     begin_or_go_on([spec], [out], EVERY)

@@ -99,8 +99,7 @@ def mistakes(context: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = f"{error.filename or context}: {error.strerror or error}"
-        raise Mistake(one_line(reason)) from error
+        raise Mistake(refused(error, context)) from error
     except RecursionError as error:
         raise Mistake(f"{context or 'what was given'}: nested too deeply") from error
     except (ValueError, ImportError) as error:
@@ -145,6 +144,11 @@ def parse(verb_type: type[AnyVerb], prog: str, arguments: Sequence[str]) -> AnyV
         if exit_.code in (0, None):
             return None
         raise Mistake(_unboxed(complaint.getvalue())) from None
+
+
+def refused(error: OSError, where: Any) -> str:
+    """What the system refused, in one line; ``where`` if the error names no file."""
+    return one_line(f"{error.filename or where}: {error.strerror or error}")
 
 
 def one_line(text: str) -> str:

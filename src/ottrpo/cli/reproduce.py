@@ -10,7 +10,7 @@ from ottrpo.experiments.reproduce import Options
 from ottrpo.names import known
 from ottrpo.terminal import say, screen
 
-from .options import Mistake, mistakes, one_line, require_at_least
+from .options import Mistake, mistakes, refused, require_at_least
 
 if TYPE_CHECKING:
     from ottrpo.experiments.study import Study
@@ -53,8 +53,7 @@ class Reproduce(Options):
         try:
             return collect(study, self) if self.collect else reproduce(study, self)
         except OSError as error:  # a full disk, say: not all is complete, and nothing is lost
-            where = error.filename or self.root
-            reason = one_line(f"{where}: {error.strerror or error}")
+            reason = refused(error, self.root)
             say(f"ottrpo: {study.name}: {reason}; what was there is unchanged", error=True)
             return 1
 

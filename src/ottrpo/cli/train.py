@@ -9,7 +9,7 @@ import tyro
 
 from ottrpo.terminal import say, screen
 
-from .options import mistakes, one_line, require_at_least
+from .options import mistakes, one_line, refused, require_at_least
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,11 +65,14 @@ class Train:
         from ottrpo.envs import catalogue
         from ottrpo.experiments import run as runner
         from ottrpo.experiments.board import RunBoard
+        from ottrpo.experiments.spec import parse_overrides
         from ottrpo.experiments.training import begin
 
         console = screen(soft_wrap=True)
         require_at_least(1, seeds=self.seeds)
         require_at_least(0, checkpoint_every=self.checkpoint_every)
+        given = {"n_envs": self.n_envs, "threads": self.threads}  # options of their own
+        own = [f"{name}={value}" for name, value in given.items() if value is not None]
         own_file = self.config is not None and self.config.endswith(".toml")
         with mistakes():
             spec = runner.plan_run(
@@ -78,7 +81,7 @@ class Train:
                 config=Path(self.config or "") if own_file else self.config,
                 seed=self.seed,
                 steps=self.steps,
-                overrides=[*self._own_settings(), *(text for texts in self.set for text in texts)],
+                settings=parse_overrides([*own, *(text for texts in self.set for text in texts)]),
             )
             functional = runner.is_functional(spec.environment)
             told = "--seeds is for environments of JAX; see `reproduce`"
@@ -98,11 +101,6 @@ class Train:
         if self.checkpoint_every != 0 and not training.directories[0].manifest["checkpoints"]:
             console.print(f"{spec.agent} has no checkpoints: interrupted, it starts again")
         return go_on(training, watch, console)
-
-    def _own_settings(self) -> list[str]:
-        """Settings that have options of their own."""
-        given = {"n_envs": self.n_envs, "threads": self.threads}
-        return [f"{name}={value}" for name, value in given.items() if value is not None]
 
 
 def go_on(
@@ -140,12 +138,8 @@ def go_on(
             say(f"ottrpo: {one_line(str(error))}", error=True)
             return 1
         except OSError as error:
-            reason = f"{error.filename or first}: {error.strerror or error}"
-            say(
-                f"ottrpo: {one_line(reason)}; what was saved before is whole, when there is room "
-                f"again: ottrpo resume {first}",
-                error=True,
-            )
+            told = "what was saved before is whole, when there is room again: ottrpo resume"
+            say(f"ottrpo: {refused(error, first)}; {told} {first}", error=True)
             return 1
     return 0
 

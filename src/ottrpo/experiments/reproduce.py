@@ -124,7 +124,8 @@ def _place(study: Study, options: Options, missing: Sequence[Job]) -> Iterator[t
     require(study.workers is None, f"{study.name} measures time: it is run on one machine")
     require(not study.batch, f"{study.name} runs seeds in one program: it is run on one machine")
     with cluster.connected(options.ray) as ray:
-        yield cluster.Cluster(ray, options.time_limit), cluster.cores(ray)
+        cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        yield cluster.Cluster(ray, options.time_limit), cores
 
 
 def _collect(study: Study, jobs: Sequence[Job], folder: Path) -> bool:

@@ -1,7 +1,7 @@
 """Train one agent on one environment, measure it by protocol, and keep the run."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
@@ -34,7 +34,6 @@ from .spec import (
     RunSpec,
     merge,
     nested,
-    parse_overrides,
     read_configuration,
     require_types,
 )
@@ -51,7 +50,6 @@ def plan_run(
     seed: int = 0,
     steps: int | None = None,
     settings: Mapping[str, Any] | None = None,
-    overrides: Iterable[str] = (),
     protocol: str | None = None,
 ) -> RunSpec:
     """Resolve what the user asked for into a run.
@@ -64,7 +62,6 @@ def plan_run(
         seed: of everything random in training.
         steps: of training; what the configuration says by default.
         settings: laid over the configuration.
-        overrides: laid over those, as ``key=value``.
         protocol: when and how it is evaluated; by default as the paper did, in environments of
             JAX ``device``.
 
@@ -80,9 +77,7 @@ def plan_run(
         able = [each.name for each in agents() if ON_DEVICE in configurations(each)]
         require_one_of(agent, able, "an agent that is trained in environments of JAX")
     configuration = read_configuration(entry.config_folder, config)
-    merged = configuration.settings_for(name)
-    for over in (nested(settings or {}), parse_overrides(overrides)):
-        merged = merge(merged, over)
+    merged = merge(configuration.settings_for(name), nested(settings or {}))
     known = entry.known_settings()
     for key in merged:
         require_one_of(key, sorted(known), f"a setting of {agent}")

@@ -259,13 +259,7 @@ class Together:
 def begun(
     specs: Sequence[RunSpec], paths: Sequence[Path], checkpoint_every: int | None
 ) -> list[RunDirectory]:
-    """New directories, whose manifests know of each other.
-
-    Args:
-        specs: what is run.
-        paths: where.
-        checkpoint_every: steps of each run; 0 for none, ``None`` for some of a training.
-    """
+    """New directories, whose manifests know of each other; see `training.begin`."""
     every = checkpoint_every
     if every is None:
         every = max(1, specs[0].steps // CHECKPOINTS)

@@ -51,12 +51,7 @@ def begin(
 ) -> Training:
     """New runs, which differ in their seeds alone; several of them in environments of JAX only.
 
-    Args:
-        specs: what is run.
-        paths: where.
-        every: steps between checkpoints; 0 for none, ``None`` for what is usual.
-        watch: who looks on.
-        tell: what is worth a line.
+    A checkpoint is written at ``every`` so many steps; 0 for none, ``None`` for what is usual.
 
     Raises:
         ValueError: if a setting is refused, there is no room, or a path holds a run.

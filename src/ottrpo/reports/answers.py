@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ottrpo.results.reading import CellResult
 
-from .comparison import Comparison, Duel, chance_of, compare, duel_table
+from .comparison import Comparison, Duel, compare, duel_table
 from .drawing import forest_svg
 from .exhibits import Plan, of_the_paper, select
 from .figures import Chances
@@ -73,7 +73,7 @@ def _against(cells: Sequence[CellResult], rival: tuple[str, str]) -> Comparison 
             duels += compare(*alone).duels
     if not duels:
         return None
-    return Comparison(names=(a.name, b.name), duels=tuple(duels), chance=chance_of(duels), only=())
+    return Comparison(names=(a.name, b.name), duels=tuple(duels))
 
 
 def _told(found: Comparison) -> str:

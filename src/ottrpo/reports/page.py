@@ -69,13 +69,7 @@ class Section:
 
 
 def write_page(results: Path, path: Path, about: str | None = None) -> None:
-    """Write the report of all studies under ``results`` into one file.
-
-    Args:
-        results: the folder.
-        path: of the page.
-        about: a study; only the parts where it stands are kept.
-    """
+    """Write the report of all studies, or the parts where ``about`` stands, into one file."""
     studies = read_studies(results)
     write_atomically(path, render(studies, about).encode())
 
