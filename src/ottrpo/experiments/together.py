@@ -7,6 +7,7 @@ the checkpoint, which lies with the first of them: so they go on together, bit f
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, final
 
@@ -111,15 +112,17 @@ class Together:
             Stopped: by SIGTERM or Ctrl-C, when all is saved.
             NonFiniteError: in some of the runs something was no number; the others are finished.
         """
-        done, asked = self._done, self.directories[0].manifest.get("checkpoints")
-        updates, marks = self.training.loop.updates, self.spec.protocol.marks(self.spec.steps)
+        asked = self.directories[0].manifest.get("checkpoints")
+        marks = self.spec.protocol.marks(self.spec.steps)
+        stops, due = self._stops(marks, asked["every"] if asked else None)
         with StopSignals() as stop:
-            while done < updates and (self.fleet.broken() == 0).any():
-                before, done = done, self._next(done, updates, marks, asked)
-                self._stretch(before, done, marks)
-                if done == updates:
+            for before, done in pairwise([self._done, *(at for at in stops if at > self._done)]):
+                if (self.fleet.broken() > 0).all():
                     break
-                if asked and (self._due(before, done, asked) or stop.asked is not None):
+                self._stretch(before, done, marks)
+                if done == stops[-1]:
+                    break
+                if asked and (done in due or stop.asked is not None):
                     self._checkpoint(done)
                 if stop.asked is not None:
                     raise Stopped(self._stopped(done, saved=bool(asked)), stop)
@@ -131,20 +134,13 @@ class Together:
 
     # ------------------------------------------------------------------ inside
 
-    def _next(
-        self, done: int, updates: int, marks: Sequence[int], asked: Mapping[str, Any] | None
-    ) -> int:
-        """After how many updates to look: at a mark, for a checkpoint, or after a while."""
-        rows = self.fleet.rows
-        goals = [min(done + self.fleet.chunk, updates)]
-        goals += [-(-mark // rows) for mark in marks if mark > done * rows][:1]
-        if asked:
-            goals.append(-(-(done * rows // asked["every"] + 1) * asked["every"] // rows))
-        return max(done + 1, min(goals))
-
-    def _due(self, before: int, done: int, asked: Mapping[str, Any]) -> bool:
-        rows, every = self.fleet.rows, asked["every"]
-        return bool(done * rows // every != before * rows // every)
+    def _stops(self, marks: Sequence[int], every: int | None) -> tuple[list[int], set[int]]:
+        """After how many updates to look: now and then, at marks, and where checkpoints are due."""
+        rows, updates = self.fleet.rows, self.training.loop.updates
+        steps = range(0, updates * rows, max(every, rows)) if every else ()
+        due = {-(-step // rows) for step in steps}
+        now_and_then = range(0, updates, self.fleet.chunk)
+        return sorted({*now_and_then, *(-(-mark // rows) for mark in marks), *due, updates}), due
 
     def _stretch(self, before: int, done: int, marks: Sequence[int]) -> None:
         """Train on, evaluate at the marks that were passed, and write it all down."""
