@@ -7,7 +7,7 @@ from tests.reports.synthetic import seal
 
 from ottrpo.cli import main
 from ottrpo.experiments import registry, reproduce
-from ottrpo.experiments.reproduce import Options
+from ottrpo.experiments.reproduce import StudyOptions
 
 
 class Remembering:
@@ -21,7 +21,7 @@ class Remembering:
     def run(self, options):
         if self.error is not None:
             raise self.error
-        self.asked = {field.name: getattr(options, field.name) for field in fields(Options)}
+        self.asked = {field.name: getattr(options, field.name) for field in fields(StudyOptions)}
         self.asked["out"] = str(options.root)
         folder = options.root / "memory"
         folder.mkdir(parents=True)

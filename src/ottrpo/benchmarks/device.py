@@ -30,7 +30,7 @@ from ottrpo.persistence.bundle import write_atomically
 from .device_trainings import (
     SIMULATED,
     SMALL,
-    Given,
+    Budget,
     Moment,
     brax_ppo,
     brax_settings,
@@ -190,20 +190,20 @@ class Device(Benchmark):
     def _train(self, figures: Figures, name: str, env_id: str) -> None:
         """Train with every seed; every moment is written down."""
         began = time.perf_counter()
-        given = Given(self.steps, self.evaluations, EPISODES, self.seconds)
+        budget = Budget(self.steps, self.evaluations, EPISODES, self.seconds)
         if self.quick:
-            given = given._replace(steps=4096, episodes=4)
+            budget = budget._replace(steps=4096, episodes=4)
         if name == BRAX:
             settings = brax_settings(env_id, small=self.quick)
             train = partial(brax_ppo, env_id, settings)
         else:
             settings = self._settings(name, env_id)
-            train = partial(ours, our_fleet(env_id, name, settings, given))
+            train = partial(ours, our_fleet(env_id, name, settings, budget))
         for seed in self.runs:
             about = {"environment": env_id, "who": name, "seed": seed}
             curve: list[Row] = []
             self._keep(figures, "curves", about | {"settings": settings, "curve": curve})
-            train(seed, given, partial(self._note, figures, curve, began))
+            train(seed, budget, partial(self._note, figures, curve, began))
             self._keep(figures, "training", about | figures_of(curve))
             began = time.perf_counter()
 

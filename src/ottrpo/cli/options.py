@@ -105,7 +105,7 @@ def mistakes(context: str = "") -> Iterator[None]:
     except (ValueError, ImportError) as error:
         missing = remedy(error) if type(error) is ModuleNotFoundError else None
         told = missing or str(error)
-        raise Mistake(one_line(f"{context}: {told}" if context else told)) from error
+        raise Mistake(unbroken(f"{context}: {told}" if context else told)) from error
 
 
 def results_root(asked: Path | None) -> Path:
@@ -148,10 +148,10 @@ def parse(verb_type: type[AnyVerb], prog: str, arguments: Sequence[str]) -> AnyV
 
 def refused(error: OSError, where: Any) -> str:
     """What the system refused, in one line; ``where`` if the error names no file."""
-    return one_line(f"{error.filename or where}: {error.strerror or error}")
+    return unbroken(f"{error.filename or where}: {error.strerror or error}")
 
 
-def one_line(text: str) -> str:
+def unbroken(text: str) -> str:
     """``text`` without line breaks."""
     return " ".join(text.split())
 
@@ -160,5 +160,5 @@ def _unboxed(text: str) -> str:
     """Tyro's framed message as one line: the frame, its title and the help text of options go."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     rows = [row.strip("│ ") for row in plain.splitlines() if not row.startswith(("╭", "╰"))]
-    parts = (one_line(part) for part in re.split(r"─{4,}", " ".join(rows)))
+    parts = (unbroken(part) for part in re.split(r"─{4,}", " ".join(rows)))
     return "; ".join(part for part in parts if part and not part.startswith("Argument helptext"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ottrpo.experiments.reproduce import Options
+from ottrpo.experiments.reproduce import StudyOptions
 from ottrpo.names import known
 from ottrpo.terminal import say, screen
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reproduce(Options):
+class Reproduce(StudyOptions):
     """Run a study: many runs that answer one question. `ottrpo list` names the studies.
 
     What is finished is skipped; stopped at any instant, the same command goes on. The exit code
@@ -83,10 +83,10 @@ class Reproduce(Options):
         if self.study in there:
             return [there[self.study]]
         if self.study.endswith(".toml"):
-            from ottrpo.experiments.study import read_study
+            from ottrpo.experiments.study import load_study
 
             with mistakes():
-                return [read_study(Path(self.study), trust=self.trust, max_runs=self.max_runs)]
+                return [load_study(Path(self.study), trust=self.trust, max_runs=self.max_runs)]
         labelled = [study for study in there.values() if self.study in study.paper]
         if not labelled:
             labels = sorted({label for study in there.values() for label in study.paper})

@@ -9,7 +9,7 @@ import tyro
 
 from ottrpo.terminal import say, screen
 
-from .options import mistakes, one_line, refused, require_at_least
+from .options import mistakes, refused, require_at_least, unbroken
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,24 +65,13 @@ class Train:
         from ottrpo.envs import catalogue
         from ottrpo.experiments import run as runner
         from ottrpo.experiments.board import RunBoard
-        from ottrpo.experiments.spec import parse_overrides
         from ottrpo.experiments.training import begin
 
         console = screen(soft_wrap=True)
         require_at_least(1, seeds=self.seeds)
         require_at_least(0, checkpoint_every=self.checkpoint_every)
-        given = {"n_envs": self.n_envs, "threads": self.threads}  # options of their own
-        own = [f"{name}={value}" for name, value in given.items() if value is not None]
-        own_file = self.config is not None and self.config.endswith(".toml")
         with mistakes():
-            spec = runner.plan_run(
-                self.env,
-                agent=self.agent,
-                config=Path(self.config or "") if own_file else self.config,
-                seed=self.seed,
-                steps=self.steps,
-                settings=parse_overrides([*own, *(text for texts in self.set for text in texts)]),
-            )
+            spec = self._spec()
             functional = runner.is_functional(spec.environment)
             told = "--seeds is for environments of JAX; see `reproduce`"
             require(self.seeds is None or functional, told)
@@ -101,6 +90,23 @@ class Train:
         if self.checkpoint_every != 0 and not training.directories[0].manifest["checkpoints"]:
             console.print(f"{spec.agent} has no checkpoints: interrupted, it starts again")
         return go_on(training, watch, console)
+
+    def _spec(self) -> "RunSpec":
+        """The run that was asked for, with the first seed."""
+        from ottrpo.experiments.run import plan_run
+        from ottrpo.experiments.spec import parse_overrides
+
+        given = {"n_envs": self.n_envs, "threads": self.threads}  # options of their own
+        own = [f"{name}={value}" for name, value in given.items() if value is not None]
+        own_file = self.config is not None and self.config.endswith(".toml")
+        return plan_run(
+            self.env,
+            agent=self.agent,
+            config=Path(self.config or "") if own_file else self.config,
+            seed=self.seed,
+            steps=self.steps,
+            settings=parse_overrides([*own, *(text for texts in self.set for text in texts)]),
+        )
 
 
 def go_on(
@@ -135,7 +141,7 @@ def go_on(
         except Stopped as stopped:
             console.print(str(stopped))
         except NonFiniteError as error:
-            say(f"ottrpo: {one_line(str(error))}", error=True)
+            say(f"ottrpo: {unbroken(str(error))}", error=True)
             return 1
         except OSError as error:
             told = "what was saved before is whole, when there is room again: ottrpo resume"

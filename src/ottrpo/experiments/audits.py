@@ -25,7 +25,7 @@ from ottrpo.results.run_directory import RunDirectory
 from ottrpo.tabular import RegionSettings
 from ottrpo.tabular.planning import capped_return
 
-from .recorder import Watch
+from .recorder import Onlooker
 from .run import build_agent, manifest, train
 from .spec import RunSpec
 
@@ -64,7 +64,7 @@ class Audits:
 
 @final
 @dataclass
-class Auditor(Watch):
+class Auditor(Onlooker):
     """Looks over the agent's shoulder; the runner calls it after every update."""
 
     agent: Any

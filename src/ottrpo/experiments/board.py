@@ -15,7 +15,7 @@ from rich.text import Text
 from .jobs import Job, Standing
 from .pool import News
 from .published import trained_score
-from .recorder import Watch
+from .recorder import Onlooker
 
 # Elsewhere than on a terminal, what runs is told this often.
 LINE_SECONDS = 60.0
@@ -26,7 +26,7 @@ _STYLES = {WAITING: "dim", RUNNING: "cyan", AGAIN: "yellow", FAILED: "bold red",
 
 
 @final
-class RunBoard(Watch):
+class RunBoard(Onlooker):
     """A run: a progress bar, or a line at every tenth of training."""
 
     def __init__(self, steps: int, console: Console) -> None:

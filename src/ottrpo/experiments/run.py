@@ -27,7 +27,7 @@ from ottrpo.terminal import say
 
 from . import provenance
 from .protocol import Protocol, protocol_named
-from .recorder import Recorder, Watch
+from .recorder import Onlooker, Recorder
 from .registry import agent_by_key, agent_for, agents, configurations
 from .spec import (
     DEFAULT,
@@ -134,7 +134,7 @@ def _checkpoints(agent: Any, every: int) -> dict[str, Any] | None:
     return {"every": every, "mode": "exact" if reason is None else "segment", "reason": reason}
 
 
-def train(spec: RunSpec, agent: Any, directory: RunDirectory, watch: Watch) -> None:
+def train(spec: RunSpec, agent: Any, directory: RunDirectory, watch: Onlooker) -> None:
     """Train ``agent`` by ``spec`` and write what happens into ``directory``.
 
     Checkpoints are written as its manifest says. Whoever calls this holds the directory's lock.
@@ -159,7 +159,7 @@ class Run:
         watch: who looks on.
     """
 
-    def __init__(self, spec: RunSpec, agent: Any, directory: RunDirectory, watch: Watch) -> None:
+    def __init__(self, spec: RunSpec, agent: Any, directory: RunDirectory, watch: Onlooker) -> None:
         self.spec, self._agent = spec, agent
         self.directories: Sequence[RunDirectory] = [directory]
         self._recorder = Recorder(spec, directory, watch)

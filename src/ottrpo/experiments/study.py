@@ -149,7 +149,7 @@ class Study:
         }
 
 
-def read_study(path: Path, *, trust: bool = False, max_runs: int = MAX_RUNS) -> Study:
+def load_study(path: Path, *, trust: bool = False, max_runs: int = MAX_RUNS) -> Study:
     """The study of a TOML file, which may come from a stranger.
 
     Args:
@@ -248,4 +248,4 @@ def _refuse_unknown(table: Mapping[str, Any], known: set[str]) -> None:
     require(not unknown, f"unknown keys {unknown}; known: {', '.join(sorted(known))}")
 
 
-STUDIES = {path.stem: read_study(path) for path in sorted(STUDIES_FOLDER.glob("*.toml"))}
+STUDIES = {path.stem: load_study(path) for path in sorted(STUDIES_FOLDER.glob("*.toml"))}

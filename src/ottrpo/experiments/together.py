@@ -24,7 +24,7 @@ from ottrpo.persistence.strict_json import decode, encode
 from ottrpo.results.run_directory import RunDirectory
 
 from .provenance import devices
-from .recorder import Recorder, Watch, evaluation_seed
+from .recorder import Onlooker, Recorder, evaluation_seed
 from .registry import agent_by_key
 from .run import Stopped, Tell, manifest, spec_of
 from .spec import RunSpec
@@ -71,7 +71,7 @@ class Together:
     _recorders: Sequence[Recorder]
     _done: int  # updates
 
-    def __init__(self, specs: Sequence[RunSpec], watch: Watch) -> None:
+    def __init__(self, specs: Sequence[RunSpec], watch: Onlooker) -> None:
         self._specs, self._watch = specs, watch
         spec = self.spec = specs[0]
         settings = dict(spec.settings)
@@ -231,7 +231,7 @@ class Together:
     def restore(self, tell: Tell) -> bool:
         """Be where the last checkpoint was, or else at the start; whether there was one."""
         self._recorders = [
-            Recorder(spec, directory, Watch())
+            Recorder(spec, directory, Onlooker())
             for spec, directory in zip(self._specs, self.directories, strict=True)
         ]
 

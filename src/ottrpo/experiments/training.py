@@ -16,7 +16,7 @@ from ottrpo.results.run_directory import RunDirectory
 from ottrpo.terminal import say
 
 from . import provenance
-from .recorder import Watch
+from .recorder import Onlooker
 from .run import Run, Stopped, Tell, build_agent, describes, is_functional, manifest, spec_of
 from .spec import RunSpec
 
@@ -47,7 +47,7 @@ class Training(Protocol):
 
 
 def begin(
-    specs: Sequence[RunSpec], paths: Sequence[Path], every: int | None, watch: Watch, tell: Tell
+    specs: Sequence[RunSpec], paths: Sequence[Path], every: int | None, watch: Onlooker, tell: Tell
 ) -> Training:
     """New runs, which differ in their seeds alone; several of them in environments of JAX only.
 
@@ -69,7 +69,7 @@ def begin(
     return Run(spec, agent, RunDirectory.create(path, record), watch)
 
 
-def reopen(directory: RunDirectory, watch: Watch, tell: Tell) -> Training:
+def reopen(directory: RunDirectory, watch: Onlooker, tell: Tell) -> Training:
     """The unfinished run in a directory, with all that were trained together with it.
 
     Raises:
@@ -122,7 +122,7 @@ def begin_or_go_on(
                 path.mkdir(parents=True, exist_ok=True)
                 held.enter_context(DirectoryLock(path))
             if not (paths[0] / MANIFEST).is_file():
-                training = begin(specs, paths, every, Watch(), say)
+                training = begin(specs, paths, every, Onlooker(), say)
                 training.restore(say)
             else:
                 directory = RunDirectory.open(paths[0])
@@ -131,7 +131,7 @@ def begin_or_go_on(
                 require(same, told)
                 if directory.finished:
                     return
-                training = reopen(directory, Watch(), say)
+                training = reopen(directory, Onlooker(), say)
                 others = {each.path for each in training.directories} - set(paths)
                 require(
                     len(others) + len(paths) == len(training.directories),
