@@ -89,7 +89,7 @@ def test_the_host_evaluates_what_the_device_has_trained(trained, capsys):
     assert abs(told["mean"] - np.mean(last["returns"])) < 4 * spread
 
 
-def test_killed_and_resumed_it_ends_in_the_same_bits(trained, tmp_path):
+def test_killed_and_resumed_it_ends_in_the_same_bits(trained, tmp_path, capsys):
     out = tmp_path / "killed"
     command = [sys.executable, "-m", toy.__name__, "2", "train", "toy:Pendulum", "--out", str(out)]
     command += ["--steps", str(STEPS), "--checkpoint-every", str(4 * UPDATE), "--seeds", "2"]
@@ -98,7 +98,12 @@ def test_killed_and_resumed_it_ends_in_the_same_bits(trained, tmp_path):
         [*command, "--set", *SETTINGS], capture_output=True, text=True, env=os.environ | path
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
+    with open(out / "seed1" / "metrics.jsonl", "ab") as file:
+        file.write(b'{"timestep": 12')  # and the disk was slow
     assert main(["resume", str(out / "seed1")]) == 0
+    told = capsys.readouterr().out
+    assert "metrics.jsonl ends in the middle of a line, which is dropped" in told
+    assert f"going on from step {8 * UPDATE:,} of {STEPS:,}" in told
     for seed in ("seed0", "seed1"):
         same_runs(trained / seed, out / seed)
 
