@@ -131,11 +131,11 @@ def test_the_page_on_studies_names_them_all():
 
 
 def test_the_study_on_the_page_is_one(tmp_path):
-    from ottrpo.experiments.study import read_study
+    from ottrpo.experiments.study import load_study
 
     (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "reproduce.md").read_text(), re.S)
     (tmp_path / "mine.toml").write_text(text)
-    study = read_study(tmp_path / "mine.toml")
+    study = load_study(tmp_path / "mine.toml")
     assert [len(study.cells), study.cells[2].label] == [8, "coarse radius-10pc"]
     for cell in study.cells:
         assert cell.spec().steps == 1_000_000

@@ -15,7 +15,7 @@ import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo.agents.sb3 import A2C, PPO, TRPO
 from ottrpo.agents.watching import CheckpointEvery
 from ottrpo.cli import main
-from ottrpo.experiments.recorder import Watch
+from ottrpo.experiments.recorder import Onlooker
 from ottrpo.experiments.run import build_agent, manifest, plan_run, train
 from ottrpo.reports.statistics import trained_scores
 from ottrpo.results.reading import run_curves
@@ -173,7 +173,7 @@ def test_a_table_of_logits_finds_the_way_along_the_cliff(tmp_path):
     for seed in range(3):
         spec = plan_run("CliffWalking-v1", agent="trpo", config="onehot", seed=seed, steps=90_000)
         directory = RunDirectory.create(tmp_path / str(seed), manifest(spec))
-        train(spec, build_agent(spec), directory, Watch())
+        train(spec, build_agent(spec), directory, Onlooker())
         curves = run_curves([directory])[False]
         assert (curves.mark_t > 0.9 * spec.steps).sum() == 10
         reached.append(trained_scores(curves.mark_t, curves.return_nt, spec.steps).score_n[0])

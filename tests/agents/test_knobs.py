@@ -7,7 +7,7 @@ import pytest
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo import OTTRPO
 from ottrpo.core import Mahalanobis, Nearby, SquaredEuclidean
-from ottrpo.experiments.study import STUDIES_FOLDER, read_study
+from ottrpo.experiments.study import STUDIES_FOLDER, load_study
 
 FRAGILE = "ottrpo/Fragile-v0"
 SMALL = {"n_steps": 512, "gamma": 0.0, "seed": 0}
@@ -54,6 +54,6 @@ def test_near_a_place_where_actions_are_dear_fewer_of_them_move():
 
 
 def test_every_cell_of_the_study_can_be_planned():
-    study = read_study(STUDIES_FOLDER / "costs-as-knobs.toml")
+    study = load_study(STUDIES_FOLDER / "costs-as-knobs.toml")
     costs = {str(cell.spec().settings["cost"]) for cell in study.cells}
     assert len(costs) == len(study.cells) == 6

@@ -13,8 +13,8 @@ def test_compilation_is_told_apart_from_training():
     steps = [0, 1000, 2000, 3000]
     spent, at = [0.0, 7.0, 9.0, 11.0], [5.0, 13.0, 16.0, 19.0]  # the first stretch compiles: 5 s
     returns = [0.0, 1.0, 5.0, 4.0]
-    moments = [(t, Moment(*m)) for t, *m in zip(at, steps, spent, returns, strict=True)]
-    row = figures_of(moments, began=2.0)
+    told = zip(at, steps, spent, returns, strict=True)
+    row = figures_of([{"at_s": t - 2.0, **vars(Moment(*m))} for t, *m in told])
     assert row["steps_per_s"] == 2000 / 4.0
     assert row["compile_s"] == (5.0 - 2.0) + 5.0
     assert (row["all_s"], row["score"], row["best"], row["steps"]) == (17.0, 4.0, 5.0, 3000)

@@ -6,8 +6,8 @@ import pytest
 from tests.reports.synthetic import seal
 
 from ottrpo.cli import main
-from ottrpo.experiments import registry
-from ottrpo.experiments.reproduce import Options
+from ottrpo.experiments import registry, reproduce
+from ottrpo.experiments.reproduce import StudyOptions
 
 
 class Remembering:
@@ -21,7 +21,7 @@ class Remembering:
     def run(self, options):
         if self.error is not None:
             raise self.error
-        self.asked = {field.name: getattr(options, field.name) for field in fields(Options)}
+        self.asked = {field.name: getattr(options, field.name) for field in fields(StudyOptions)}
         self.asked["out"] = str(options.root)
         folder = options.root / "memory"
         folder.mkdir(parents=True)
@@ -41,6 +41,7 @@ def memory(monkeypatch):
     study = Remembering()
     study.cells = (type("Cell", (), {"audit": False}),)
     monkeypatch.setattr(registry, "studies", lambda: {"memory": study})
+    monkeypatch.setattr(reproduce, "reproduce", lambda study, options: study.run(options))
     return study
 
 

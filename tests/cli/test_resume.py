@@ -238,19 +238,19 @@ def test_negative_numbers_of_steps_are_refused(tmp_path, capsys):
 
 
 def test_a_job_goes_on_where_it_was(whole, tmp_path, monkeypatch):
-    from ottrpo.experiments.worker import begin_or_go_on
+    from ottrpo.experiments.training import begin_or_go_on
 
     out = tmp_path / "run"
-    spec = runner.plan_run("Taxi-v4", seed=2, steps=STEPS, overrides=[UPDATES])
-    interrupted(monkeypatch, lambda: begin_or_go_on(spec, out, EVERY))
+    spec = runner.plan_run("Taxi-v4", seed=2, steps=STEPS, settings={"steps_per_update": 1000})
+    interrupted(monkeypatch, lambda: begin_or_go_on([spec], [out], EVERY))
     assert checkpoints(out)
-    begin_or_go_on(spec, out, EVERY)
+    begin_or_go_on([spec], [out], EVERY)
     assert_same(out, whole)
     when = (out / "agent.zip").stat().st_mtime_ns
-    begin_or_go_on(spec, out, EVERY)  # finished: left alone
+    begin_or_go_on([spec], [out], EVERY)  # finished: left alone
     assert (out / "agent.zip").stat().st_mtime_ns == when
     with pytest.raises(ValueError, match="holds another run"):
-        begin_or_go_on(replace(spec, seed=9), out, EVERY)
+        begin_or_go_on([replace(spec, seed=9)], [out], EVERY)
 
 
 def test_other_arithmetic_than_when_it_began_is_told(tmp_path, monkeypatch, capsys):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from ottrpo import OTTRPO
 from ottrpo.cli import main
 from ottrpo.device import fleet
 from ottrpo.envs.functional import adapters
-from ottrpo.experiments import jobs, together
+from ottrpo.experiments import jobs, together, training
 from ottrpo.experiments.study import Cell, Study
 from ottrpo.results.run_directory import RunDirectory
 
@@ -88,7 +89,7 @@ def test_the_host_evaluates_what_the_device_has_trained(trained, capsys):
     assert abs(told["mean"] - np.mean(last["returns"])) < 4 * spread
 
 
-def test_killed_and_resumed_it_ends_in_the_same_bits(trained, tmp_path):
+def test_killed_and_resumed_it_ends_in_the_same_bits(trained, tmp_path, capsys):
     out = tmp_path / "killed"
     command = [sys.executable, "-m", toy.__name__, "2", "train", "toy:Pendulum", "--out", str(out)]
     command += ["--steps", str(STEPS), "--checkpoint-every", str(4 * UPDATE), "--seeds", "2"]
@@ -97,7 +98,12 @@ def test_killed_and_resumed_it_ends_in_the_same_bits(trained, tmp_path):
         [*command, "--set", *SETTINGS], capture_output=True, text=True, env=os.environ | path
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
+    with open(out / "seed1" / "metrics.jsonl", "ab") as file:
+        file.write(b'{"timestep": 12')  # and the disk was slow
     assert main(["resume", str(out / "seed1")]) == 0
+    told = capsys.readouterr().out
+    assert "metrics.jsonl ends in the middle of a line, which is dropped" in told
+    assert f"going on from step {8 * UPDATE:,} of {STEPS:,}" in told
     for seed in ("seed0", "seed1"):
         same_runs(trained / seed, out / seed)
 
@@ -149,7 +155,7 @@ def test_runs_that_belong_together_stay_together(trained, tmp_path):
             together.found(RunDirectory(tmp_path / name, manifest))
 
 
-def test_a_study_places_the_seeds_of_a_cell_as_one_program(tmp_path, trained):
+def test_a_study_places_the_seeds_of_a_cell_as_one_program(tmp_path, trained, capsys):
     from ottrpo.experiments.spec import parse_overrides
 
     cell = Cell(
@@ -164,12 +170,13 @@ def test_a_study_places_the_seeds_of_a_cell_as_one_program(tmp_path, trained):
     asked = jobs.jobs_of(study, tmp_path)
     (job,) = jobs.batched(asked)
     assert [each.spec.seed for each in (job, *job.others)] == [0, 1]
-    told = []
-    together.begin_or_go_on(
-        [each.spec for each in asked], [each.path for each in asked], told.append
-    )
+    specs, paths = [each.spec for each in asked], [each.path for each in asked]
+    training.begin_or_go_on(specs, paths)
     assert [each.state() for each in asked] == ["finished", "finished"]
-    assert any("GiB" in line for line in told)
+    assert "GiB" in capsys.readouterr().out
+    training.begin_or_go_on(specs, paths)  # finished: left alone
+    with pytest.raises(ValueError, match="holds another run"):
+        training.begin_or_go_on([replace(each, steps=1) for each in specs], paths)
     for seed in ("seed0", "seed1"):
         same_runs(trained / seed, job.path.parent / seed)
     with pytest.raises(ValueError, match="batch is for environments of JAX"):

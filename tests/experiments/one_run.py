@@ -10,9 +10,9 @@ def main(asked, folder, every):
 
     default_to_one_thread()
     from ottrpo.experiments.run import plan_run
-    from ottrpo.experiments.worker import begin_or_go_on
+    from ottrpo.experiments.training import begin_or_go_on
 
-    begin_or_go_on(plan_run(**json.loads(asked)), Path(folder), int(every))
+    begin_or_go_on([plan_run(**json.loads(asked))], [Path(folder)], int(every))
 
 
 if __name__ == "__main__":

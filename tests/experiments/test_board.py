@@ -9,7 +9,7 @@ from rich.console import Console
 from ottrpo.experiments.board import StudyBoard
 from ottrpo.experiments.jobs import jobs_of
 from ottrpo.experiments.pool import News
-from ottrpo.experiments.recorder import Watch
+from ottrpo.experiments.recorder import Onlooker
 from ottrpo.experiments.run import build_agent, manifest, train
 from ottrpo.experiments.study import Cell, Study
 from ottrpo.results.run_directory import RunDirectory, last_records
@@ -27,7 +27,7 @@ def jobs(tmp_path, counting, monkeypatch):
 
 def finish(job):
     agent = build_agent(job.spec)
-    train(job.spec, agent, RunDirectory.create(job.path, manifest(job.spec)), Watch())
+    train(job.spec, agent, RunDirectory.create(job.path, manifest(job.spec)), Onlooker())
 
 
 def shown(board, *, colours=False):

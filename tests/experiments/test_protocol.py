@@ -1,19 +1,19 @@
 import pytest
 
-from ottrpo.experiments.protocol import paper_protocol
+from ottrpo.experiments.protocol import protocol_named
 from ottrpo.reports.statistics import trained_scores
 from ottrpo.results.reading import run_curves
 from ottrpo.results.run_directory import RunDirectory
 
 
 def test_finite_problems_are_evaluated_100_times_with_sampled_actions():
-    protocol = paper_protocol(finite=True)
+    protocol = protocol_named("paper", finite=True)
     assert protocol.marks(200_000) == list(range(2_000, 200_001, 2_000))
     assert (protocol.episodes, protocol.deterministic) == (10, (False,))
 
 
 def test_continuous_problems_are_evaluated_densely_in_the_last_tenth():
-    protocol = paper_protocol(finite=False)
+    protocol = protocol_named("paper", finite=False)
     marks = protocol.marks(1_000_000)
     assert marks[:3] == [50_000, 100_000, 150_000]
     assert marks[-11:] == list(range(900_000, 1_000_001, 10_000))
@@ -22,7 +22,7 @@ def test_continuous_problems_are_evaluated_densely_in_the_last_tenth():
 
 @pytest.mark.parametrize("steps", [1, 7, 99, 101])
 def test_short_runs_have_marks_too(steps):
-    marks = paper_protocol(finite=True).marks(steps)
+    marks = protocol_named("paper", finite=True).marks(steps)
     assert marks[-1] == steps
     assert marks == sorted(set(marks))
     assert marks[0] >= 1

@@ -32,7 +32,11 @@ def test_a_plan_takes_settings_from_file_environment_and_overrides_in_this_order
     assert (plan.settings, plan.steps) == ({"stride": 30}, 600)
     assert runner.plan_run("CliffWalking-v1", agent="counting").settings == {"stride": 7}
     plan = runner.plan_run(
-        "Taxi-v4", agent="counting", config="slow", steps=5, overrides=["stride=2", "cost=binary"]
+        "Taxi-v4",
+        agent="counting",
+        config="slow",
+        steps=5,
+        settings={"stride": 2, "cost": "binary"},
     )
     assert (plan.settings, plan.steps) == ({"stride": 2, "cost": "binary"}, 5)
     agent = runner.build_agent(plan)
@@ -45,9 +49,9 @@ def test_a_plan_takes_settings_from_file_environment_and_overrides_in_this_order
         ({"environment": "Nope-v1"}, "can't be made"),
         ({"agent": "countin"}, "did you mean 'counting'"),
         ({"config": "slo"}, "did you mean 'slow'"),
-        ({"overrides": ["strid=3"]}, "did you mean 'stride'"),
-        ({"overrides": ["seed=3"]}, "not a setting"),
-        ({"overrides": ["env=x"]}, "not a setting"),
+        ({"settings": {"strid": 3}}, "did you mean 'stride'"),
+        ({"settings": {"seed": 3}}, "not a setting"),
+        ({"settings": {"env": "x"}}, "not a setting"),
         ({"steps": 0}, "steps must be a whole number from 1 on, got 0"),
         ({"seed": -1}, "seed must be a whole number from 0 on, got -1"),
         ({"environment": "Hopper-v5"}, "Discrete"),
@@ -75,7 +79,7 @@ def test_every_mark_is_evaluated_by_the_first_update_that_passes_it(counting, tm
 
 
 def test_an_update_that_passes_several_marks_is_evaluated_for_each(counting, tmp_path):
-    _, agent, directory, _ = trained(tmp_path, overrides=["stride=400"])
+    _, agent, directory, _ = trained(tmp_path, settings={"stride": 400})
     timesteps = [(e["mark"], e["timestep"]) for e in directory.evaluations()]
     assert timesteps == [(m, 400 * -(-m // 400)) for m in range(10, 1001, 10)]
     assert len(set(agent.evaluation_seeds)) == 100
@@ -99,7 +103,7 @@ def test_updates_are_logged_with_the_count_of_violations(counting, tmp_path):
 
 
 def test_a_long_run_logs_some_of_its_updates_and_always_the_last(counting, tmp_path):
-    _, _, directory, _ = trained(tmp_path, steps=20_002, overrides=["stride=3"])
+    _, _, directory, _ = trained(tmp_path, steps=20_002, settings={"stride": 3})
     updates = [m["update"] for m in directory.metrics()]
     assert updates[-1] == 6668  # 20,004 steps
     assert 900 < len(updates) < 1100
@@ -116,7 +120,7 @@ def test_evaluation_seeds_differ_by_mark_and_by_seed_and_repeat(counting, tmp_pa
 
 
 def test_the_manifest_says_what_was_run_with_what(counting, tmp_path):
-    _, _, directory, _ = trained(tmp_path, seed=5, overrides=["cost=binary"])
+    _, _, directory, _ = trained(tmp_path, seed=5, settings={"cost": "binary"})
     manifest = RunDirectory.open(directory.path).manifest
     assert manifest["settings"] == {"stride": 7, "cost": "binary"}
     assert (manifest["environment"], manifest["agent"], manifest["seed"]) == (

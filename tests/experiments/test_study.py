@@ -5,7 +5,7 @@ import os
 import pytest
 
 from ottrpo.experiments.jobs import jobs_of
-from ottrpo.experiments.study import STUDIES, Cell, Study, read_study
+from ottrpo.experiments.study import STUDIES, Cell, Study, load_study
 
 STUDY = """
 description = "for tests"
@@ -34,7 +34,7 @@ def write(folder, text):
 
 
 def test_a_file_becomes_cells(tmp_path):
-    study = read_study(write(tmp_path, STUDY))
+    study = load_study(write(tmp_path, STUDY))
     assert (study.name, study.paper) == ("mine", ("tab:trained:scores",))
     assert [cell.name for cell in study.cells] == [
         "Hopper-v5__ottrpo__tuned",
@@ -53,7 +53,7 @@ def test_a_file_becomes_cells(tmp_path):
 
 def test_a_setting_inside_a_table_can_vary(tmp_path):
     text = STUDY.replace("normalize_obs = [true, false]", '"policy_kwargs.log_std_init" = [-1.0]')
-    cell = read_study(write(tmp_path, text)).cells[3]
+    cell = load_study(write(tmp_path, text)).cells[3]
     assert cell.name == "Hopper-v5__ottrpo__default-radius-0.1-policy_kwargs.log_std_init--1.0"
     assert cell.spec().settings["policy_kwargs"] == {"log_std_init": -1.0}
 
@@ -87,7 +87,7 @@ def test_a_setting_inside_a_table_can_vary(tmp_path):
 def test_bad_files_are_refused(tmp_path, old, new, message):
     path = write(tmp_path, STUDY.replace(old, new, 1))
     with pytest.raises(ValueError, match=message):
-        read_study(path)
+        load_study(path)
 
 
 def test_a_file_of_a_few_lines_that_asks_for_millions_of_cells_is_refused_at_once(tmp_path):
@@ -95,14 +95,14 @@ def test_a_file_of_a_few_lines_that_asks_for_millions_of_cells_is_refused_at_onc
     text = STUDY.replace("settings = { gamma = 0.9 }\n", "")
     text = text[: text.index("vary")] + f"vary = {{ {vary} }}\n"
     with pytest.raises(ValueError, match="asks for 86,093,449 runs"):  # 2 * 9 ** 8, and 7 others
-        read_study(write(tmp_path, text))
+        load_study(write(tmp_path, text))
 
 
 def test_the_limit_can_be_raised_and_holds_for_seeds_from_the_command_line_too(tmp_path):
     path = write(tmp_path, STUDY)
     with pytest.raises(ValueError, match=r"asks for 15 runs, more than 14; .* raise --max-runs"):
-        read_study(path, max_runs=14)
-    study = read_study(path, max_runs=15)
+        load_study(path, max_runs=14)
+    study = load_study(path, max_runs=15)
     with pytest.raises(ValueError, match="asks for 7,000,000,000 runs, more than 10,000"):
         jobs_of(study, tmp_path, seeds=1_000_000_000)
 
@@ -112,9 +112,9 @@ def test_a_module_is_imported_only_on_trust(tmp_path, monkeypatch):
     (tmp_path / "planted.py").write_text("raise SystemExit('it ran')")
     path = write(tmp_path, STUDY.replace('"Hopper-v5", "Sw', '"planted:Foo-v0", "Sw'))
     with pytest.raises(ValueError, match="must not import 'planted'"):
-        read_study(path)
+        load_study(path)
     with pytest.raises(SystemExit, match="it ran"):
-        read_study(path, trust=True)
+        load_study(path, trust=True)
 
 
 @pytest.mark.parametrize("name", ["...toml", ".toml", "..toml"])
@@ -122,18 +122,18 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path, name):
     path = tmp_path / name
     path.write_text(STUDY)
     with pytest.raises(ValueError, match="a study's name begins with a letter or a digit"):
-        read_study(path)
+        load_study(path)
 
 
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "mine.toml")
     with pytest.raises(ValueError, match="it is not a regular file"):
-        read_study(tmp_path / "mine.toml")
+        load_study(tmp_path / "mine.toml")
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path):
     with pytest.raises(ValueError, match=r"can't read the study .*nothing.toml: No such file"):
-        read_study(tmp_path / "nothing.toml")
+        load_study(tmp_path / "nothing.toml")
 
 
 def test_jobs_take_turns_so_that_every_cell_has_its_first_seed_early(tmp_path, counting):

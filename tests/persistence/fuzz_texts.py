@@ -124,7 +124,7 @@ def evaluations(value, episodes):
 @fuzzed(edits)
 def studies(plan):
     path = written("studies/fuzzed.toml", edited(STUDY, plan))
-    found = refused("studies", study.read_study, path)
+    found = refused("studies", study.load_study, path)
     if found is not None:
         assert sum(cell.seeds for cell in found.cells) <= study.MAX_RUNS
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from ottrpo.experiments.spec import parse_overrides
+
 from . import ends
 
 HERE = Path(__file__).parent
@@ -42,7 +44,8 @@ def job(environment, every, *settings):
     def words(folder):
         asked = {
             **{"environment": environment, "agent": "ottrpo", "config": "default", "seed": 3},
-            **{"steps": 5_000, "overrides": [*SMALL, *settings], "protocol": "quick"},
+            **{"steps": 5_000, "settings": parse_overrides([*SMALL, *settings])},
+            "protocol": "quick",
         }
         return [sys.executable, str(ONE_RUN), json.dumps(asked), str(folder), str(every)]
 

@@ -6,7 +6,7 @@ import pytest
 from markupsafe import Markup
 
 from ottrpo.reports.answers import answers
-from ottrpo.reports.exhibits import read_plan
+from ottrpo.reports.exhibits import read_exhibition
 from ottrpo.reports.page import render
 from ottrpo.results.reading import read_study
 
@@ -27,7 +27,7 @@ def told(tmp_path, ours, theirs, paper=0.0):
             tmp_path / "paper-literal", [cell(name, config="paper") for name in names], score=paper
         ),
     ]
-    return answers([c for folder in studies for c in read_study(folder).cells], read_plan())
+    return answers([c for folder in studies for c in read_study(folder).cells], read_exhibition())
 
 
 def test_who_wins_is_said(tmp_path):
@@ -60,7 +60,7 @@ def test_every_score_of_the_paper_is_accounted_for(tmp_path):
     short = [cell(), cell("Swimmer-v5", trained_steps=30_000)]
     cells = read_study(write_study(tmp_path / "suite", short, score=[2939.0, 359.0])).cells
     assert (
-        answers(cells, read_plan())
+        answers(cells, read_exhibition())
         .sentences[-1]
         .endswith("reproduce 1, lie above 0 and below 0, and 1 cannot be compared yet.")
     )

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 import pytest
 
 from ottrpo.experiments import published
-from ottrpo.reports.exhibits import Claim, read_plan
+from ottrpo.reports.exhibits import Claim, read_exhibition
 from ottrpo.results.reading import read_study
 
 from .synthetic import cell, write_study
@@ -26,22 +26,22 @@ LABELS = {
 
 
 def test_every_table_and_figure_of_the_paper_is_there():
-    held = {label for e in read_plan().exhibits for label in (e.label, *e.also)}
+    held = {label for e in read_exhibition().exhibits for label in (e.label, *e.also)}
     assert held >= LABELS
 
 
 def test_every_file_of_published_numbers_is_shown():
-    shown = {e.published for e in read_plan().exhibits if e.published}
+    shown = {e.published for e in read_exhibition().exhibits if e.published}
     assert shown == {path.stem for path in published.TABLES.glob("*.csv")}
 
 
 def test_every_criterion_names_a_study():
-    for exhibit in read_plan().exhibits:
+    for exhibit in read_exhibition().exhibits:
         assert all("study" in criteria for criteria in exhibit.cells)
 
 
 def test_a_new_study_joins_by_naming_the_label(tmp_path):
-    (exhibit,) = (e for e in read_plan().exhibits if e.label == "tab:trained:scores")
+    (exhibit,) = (e for e in read_exhibition().exhibits if e.label == "tab:trained:scores")
     asked = read_study(write_study(tmp_path / "control", [cell()])).cells
     silent = read_study(write_study(tmp_path / "mine", [cell(config="mine")])).cells
     named = read_study(
@@ -52,7 +52,7 @@ def test_a_new_study_joins_by_naming_the_label(tmp_path):
 
 
 def test_of_two_cells_of_one_name_the_first_counts(tmp_path):
-    (exhibit,) = (e for e in read_plan().exhibits if e.label == "tab:trained:scores")
+    (exhibit,) = (e for e in read_exhibition().exhibits if e.label == "tab:trained:scores")
     again = read_study(write_study(tmp_path / "baselines", [cell()])).cells
     first = read_study(write_study(tmp_path / "control", [cell()])).cells
     assert [c.study for c in exhibit.select([*again, *first])] == ["control"]
@@ -61,7 +61,7 @@ def test_of_two_cells_of_one_name_the_first_counts(tmp_path):
 def test_environments_that_the_paper_lacks_are_left_out_unless_asked_for(tmp_path):
     cells = [cell("CartPole-v1"), cell("Hopper-v5")]
     held = read_study(write_study(tmp_path / "control", cells)).cells
-    for exhibit in read_plan().exhibits:
+    for exhibit in read_exhibition().exhibits:
         if any(criteria["study"] == "control" for criteria in exhibit.cells):
             found = {c.environment for c in exhibit.select(held)}
             assert ("CartPole-v1" in found) == exhibit.everywhere
@@ -75,7 +75,7 @@ def test_a_misspelt_statistic_is_refused():
 def test_every_study_that_the_page_asks_for_exists():
     from ottrpo.experiments.study import STUDIES
 
-    plan = read_plan()
+    plan = read_exhibition()
     groups = [e.cells for e in plan.exhibits] + [a.cells for a in plan.aggregates]
     asked = {criteria["study"] for cells in groups for criteria in cells}
     claims = [claim for e in plan.exhibits for claim in e.claims]
@@ -97,7 +97,7 @@ def test_every_study_that_names_a_label_stands_beside_it(tmp_path):
         ]  # fmt: skip
         folder = write_study(tmp_path / name, tables, seeds=3, paper=list(study.paper))
         cells += read_study(folder).cells
-    plan = read_plan()
+    plan = read_exhibition()
     for exhibit in plan.exhibits:
         assert exhibit.missing_studies(STUDIES) == []
         found = {c.study for c in exhibit.select(cells)}

@@ -42,7 +42,7 @@ def test_scores_by_hand(folder):
     deterministic, sampled = cell_scores(here)
     assert cell_scores(missing) == []
     # seed 0: (20 + 40) / 2 = 30; seed 1: (50 + 90) / 2 = 70
-    assert (deterministic.mean, deterministic.lowest, deterministic.highest) == (50, 30, 70)
+    assert (deterministic.mean, *deterministic.score_n) == (50, 30, 70)
     assert deterministic.std_seeds == pytest.approx(28.2842712)  # sample deviation of 30 and 70
     # the mean curve is 35 at 950 and 65 at 1000
     assert deterministic.std_time == 15

@@ -9,8 +9,8 @@ measurement that is cut off is not lost.
 import json
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
@@ -18,7 +18,6 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-import jax
 import tyro
 
 from ottrpo.core.checks import require, require_one_of
@@ -31,7 +30,7 @@ from ottrpo.persistence.bundle import write_atomically
 from .device_trainings import (
     SIMULATED,
     SMALL,
-    Given,
+    Budget,
     Moment,
     brax_ppo,
     brax_settings,
@@ -48,42 +47,25 @@ ENVIRONMENTS = ("brax:halfcheetah", "brax:ant")
 EPISODES = 128  # of an evaluation, as many as Brax has
 
 
-@dataclass
-class Course:
-    """One training as it goes: its moments, each with the time of day at which it was told."""
-
-    began: float
-    write: Callable[[], None]
-    moments: list[tuple[float, Moment]] = field(default_factory=list)
-    curve: list[Row] = field(default_factory=list)
-
-    def note(self, moment: Moment) -> None:
-        """Write it down."""
-        now = time.perf_counter()
-        self.moments.append((now, moment))
-        self.curve.append({"at_s": now - self.began, **vars(moment)})
-        self.write()
-
-
-def figures_of(moments: list[tuple[float, Moment]], began: float) -> Row:
+def figures_of(curve: Sequence[Row]) -> Row:
     """Speed once it runs, and what came before: compilation, by when the first stretch was done.
 
     The first stretch counts as compilation as far as it was longer than the others.
     """
     stretches = [
-        (after.steps - before.steps, after.training - before.training)
-        for (_, before), (_, after) in pairwise(moments)
+        (after["steps"] - before["steps"], after["training"] - before["training"])
+        for before, after in pairwise(curve)
     ]
     running = stretches[1:] or stretches
     steps, seconds = (sum(column) for column in zip(*running, strict=True))
     usual = median(taken / count for count, taken in running) * stretches[0][0]
     return {
-        "steps": moments[-1][1].steps,
+        "steps": curve[-1]["steps"],
         "steps_per_s": steps / seconds,
-        "compile_s": moments[0][0] - began + max(stretches[0][1] - usual, 0.0),
-        "all_s": moments[-1][0] - began,
-        "score": moments[-1][1].returned,
-        "best": max(moment.returned for _, moment in moments),
+        "compile_s": curve[0]["at_s"] + max(stretches[0][1] - usual, 0.0),
+        "all_s": curve[-1]["at_s"],
+        "score": curve[-1]["returned"],
+        "best": max(moment["returned"] for moment in curve),
     }
 
 
@@ -184,8 +166,7 @@ class Device(Benchmark):
     def measure(self) -> Figures:
         """One after the other; what is known is written down at once."""
         figures: Figures = {
-            "hardware": provenance.hardware()
-            | {"devices": [device.device_kind for device in jax.devices()]},
+            "hardware": provenance.hardware() | {"devices": provenance.devices()},
             "versions": provenance.versions() | {"brax": version("brax")},
             "commit": provenance.commit(),
         }
@@ -209,22 +190,26 @@ class Device(Benchmark):
     def _train(self, figures: Figures, name: str, env_id: str) -> None:
         """Train with every seed; every moment is written down."""
         began = time.perf_counter()
-        given = Given(self.steps, self.evaluations, EPISODES, self.seconds)
+        budget = Budget(self.steps, self.evaluations, EPISODES, self.seconds)
         if self.quick:
-            given = given._replace(steps=4096, episodes=4)
+            budget = budget._replace(steps=4096, episodes=4)
         if name == BRAX:
             settings = brax_settings(env_id, small=self.quick)
             train = partial(brax_ppo, env_id, settings)
         else:
             settings = self._settings(name, env_id)
-            train = partial(ours, our_fleet(env_id, name, settings, given))
+            train = partial(ours, our_fleet(env_id, name, settings, budget))
         for seed in self.runs:
             about = {"environment": env_id, "who": name, "seed": seed}
-            course = Course(began, partial(self._write, figures))
-            self._keep(figures, "curves", about | {"settings": settings, "curve": course.curve})
-            train(seed, given, course.note)
-            self._keep(figures, "training", about | figures_of(course.moments, began))
+            curve: list[Row] = []
+            self._keep(figures, "curves", about | {"settings": settings, "curve": curve})
+            train(seed, budget, partial(self._note, figures, curve, began))
+            self._keep(figures, "training", about | figures_of(curve))
             began = time.perf_counter()
+
+    def _note(self, figures: Figures, curve: list[Row], began: float, moment: Moment) -> None:
+        curve.append({"at_s": time.perf_counter() - began, **vars(moment)})
+        self._write(figures)
 
     def _settings(self, agent: str, env_id: str) -> dict[str, Any]:
         configuration = read_configuration(agent_by_key(agent).config_folder, "device")

@@ -61,7 +61,7 @@ class Moment:
 Note = Callable[[Moment], None]
 
 
-class Given(NamedTuple):
+class Budget(NamedTuple):
     """What is asked of a training; it ends early with the stretch in which so many seconds pass."""
 
     steps: int
@@ -101,32 +101,32 @@ def simulated(env_id: str, n_envs: int, steps: int) -> Row:
     return {"environment": env_id, "n_envs": n_envs, "steps_per_s": speed, "compile_s": seconds}
 
 
-def our_fleet(env_id: str, agent: str, settings: dict[str, Any], given: Given) -> Fleet:
+def our_fleet(env_id: str, agent: str, settings: dict[str, Any], budget: Budget) -> Fleet:
     """The program of one training, compiled."""
     kind = agent_by_key(agent).load()
-    training = make_train(env_id, settings, total_timesteps=given.steps, agent=kind)
-    fleet = Fleet(training, [0], chunk=-(-training.loop.updates // given.evaluations))
-    fleet.compile(evaluation=(1, given.episodes))
+    training = make_train(env_id, settings, total_timesteps=budget.steps, agent=kind)
+    fleet = Fleet(training, [0], chunk=-(-training.loop.updates // budget.evaluations))
+    fleet.compile(evaluation=(1, budget.episodes))
     tell(f"{env_id}, {agent}: {fleet.require_room()}")
     return fleet
 
 
-def ours(fleet: Fleet, seed: int, given: Given, note: Note) -> None:
+def ours(fleet: Fleet, seed: int, budget: Budget, note: Note) -> None:
     """Train one of ours; the first moment is before the first update, all compiled."""
     updates = fleet.training.loop.updates
     fleet.seeds = (seed,)
     fleet.begin()
-    score = partial(fleet.evaluate, [[seed]], [0.0], given.episodes)
+    score = partial(fleet.evaluate, [[seed]], [0.0], budget.episodes)
     spent, done = 0.0, 0
     note(Moment(0, 0.0, float(score().mean())))
-    while done < updates and spent <= given.seconds:
+    while done < updates and spent <= budget.seconds:
         now = min(fleet.chunk, updates - done)
         spent += timed(partial(fleet.advance, now))[0]
         done += now
         note(Moment(done * fleet.rows, spent, float(score().mean())))
 
 
-def brax_ppo(env_id: str, settings: dict[str, Any], seed: int, given: Given, note: Note) -> None:
+def brax_ppo(env_id: str, settings: dict[str, Any], seed: int, budget: Budget, note: Note) -> None:
     """Brax's own trainer."""
     ppo = importlib.import_module("brax.training.agents.ppo.train")
     envs = importlib.import_module("brax.envs")
@@ -135,15 +135,15 @@ def brax_ppo(env_id: str, settings: dict[str, Any], seed: int, given: Given, not
     def progress(steps: int, metrics: dict[str, Any]) -> None:
         spent = float(metrics.get("training/walltime", 0.0))
         note(Moment(int(steps), spent, float(metrics["eval/episode_reward"])))
-        if spent > given.seconds:
+        if spent > budget.seconds:
             raise _Enough
 
     with _replicating(), suppress(_Enough):
         ppo.train(
             environment=envs.get_environment(name, backend=backend or "spring"),
-            num_timesteps=given.steps,
-            num_evals=given.evaluations + 1,
-            num_eval_envs=given.episodes,
+            num_timesteps=budget.steps,
+            num_evals=budget.evaluations + 1,
+            num_eval_envs=budget.episodes,
             episode_length=1000,
             deterministic_eval=True,  # as ours
             seed=seed,

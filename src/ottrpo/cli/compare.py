@@ -8,7 +8,7 @@ import tyro
 
 from ottrpo.terminal import say, say_json, screen
 
-from .options import mistakes, require_at_least, results_root
+from .options import Results, mistakes, require_at_least, results_root
 
 if TYPE_CHECKING:
     from ottrpo.reports.comparison import Comparison
@@ -32,9 +32,7 @@ class Compare:
     """the first side"""
     b: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="B")]
     """the second side"""
-    results: Path | None = None
-    """a folder, or `published` for the results that came with ottrpo; by default results/, and
-    those if there is none"""
+    results: Results = None
     episodes: int = 20
     """that a saved agent plays"""
     json: bool = False

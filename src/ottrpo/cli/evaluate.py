@@ -8,7 +8,7 @@ import tyro
 
 from ottrpo.terminal import say, say_json
 
-from .options import mistakes, require_at_least
+from .options import Trust, mistakes, require_at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +23,7 @@ class Evaluate:
     """take the policy's mode instead of sampling"""
     seed: int = 0
     """of the evaluation; training is not touched"""
-    trust: bool = False
-    """let the run import the module of its environment (`module:Name-v0`), if it names one"""
+    trust: Trust = False
     json: bool = False
     """print one object: mean, std, episodes, returns"""
 

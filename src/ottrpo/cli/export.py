@@ -8,7 +8,7 @@ import tyro
 
 from ottrpo.terminal import say
 
-from .options import Mistake, mistakes
+from .options import Mistake, Trust, mistakes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +23,7 @@ class Export:
     """what `ottrpo train` wrote, or a file that an agent was saved to"""
     out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY.onnx")]
     """the file to write"""
-    trust: bool = False
-    """let the run import the module of its environment (`module:Name-v0`), if it names one"""
+    trust: Trust = False
 
     def run(self) -> None:
         """Load, translate, compare, write."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Any, Protocol, TypeVar, get_args
+from typing import Annotated, Any, Protocol, TypeVar, get_args
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -49,6 +49,21 @@ def whole(text: str) -> int:
     return int(value)
 
 
+# Options that several verbs have.
+Trust = Annotated[
+    bool,
+    tyro.conf.arg(
+        help="let the run import the module of its environment (`module:Name-v0`), if it names one"
+    ),
+]
+Results = Annotated[
+    Path | None,
+    tyro.conf.arg(
+        help="a folder, or `published` for the results that came with ottrpo; by default results/, "
+        "and\nthose if there is none"
+    ),
+]
+
 # What options are made of, how it is named in the help, and how it is read.
 _KINDS: dict[type, tuple[str, Callable[[str], Any]]] = {
     int: ("N", whole),
@@ -84,14 +99,13 @@ def mistakes(context: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = f"{error.filename or context}: {error.strerror or error}"
-        raise Mistake(one_line(reason)) from error
+        raise Mistake(refused(error, context)) from error
     except RecursionError as error:
         raise Mistake(f"{context or 'what was given'}: nested too deeply") from error
     except (ValueError, ImportError) as error:
         missing = remedy(error) if type(error) is ModuleNotFoundError else None
         told = missing or str(error)
-        raise Mistake(one_line(f"{context}: {told}" if context else told)) from error
+        raise Mistake(unbroken(f"{context}: {told}" if context else told)) from error
 
 
 def results_root(asked: Path | None) -> Path:
@@ -132,7 +146,12 @@ def parse(verb_type: type[AnyVerb], prog: str, arguments: Sequence[str]) -> AnyV
         raise Mistake(_unboxed(complaint.getvalue())) from None
 
 
-def one_line(text: str) -> str:
+def refused(error: OSError, where: Any) -> str:
+    """What the system refused, in one line; ``where`` if the error names no file."""
+    return unbroken(f"{error.filename or where}: {error.strerror or error}")
+
+
+def unbroken(text: str) -> str:
     """``text`` without line breaks."""
     return " ".join(text.split())
 
@@ -141,5 +160,5 @@ def _unboxed(text: str) -> str:
     """Tyro's framed message as one line: the frame, its title and the help text of options go."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     rows = [row.strip("│ ") for row in plain.splitlines() if not row.startswith(("╭", "╰"))]
-    parts = (one_line(part) for part in re.split(r"─{4,}", " ".join(rows)))
+    parts = (unbroken(part) for part in re.split(r"─{4,}", " ".join(rows)))
     return "; ".join(part for part in parts if part and not part.startswith("Argument helptext"))

@@ -8,7 +8,7 @@ import tyro
 
 from ottrpo.terminal import say
 
-from .options import Mistake, mistakes, results_root
+from .options import Mistake, Results, mistakes, results_root
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +32,7 @@ class Plot:
     """draw these environments alone"""
     width: float | None = None
     """inches; by default a column of a paper, or its text's width for several panels"""
-    results: Path | None = None
-    """a folder, or `published` for the results that came with ottrpo; by default results/, and
-    those if there is none"""
+    results: Results = None
 
     def run(self) -> None:
         """Find, draw, tell."""

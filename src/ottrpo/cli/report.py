@@ -9,7 +9,7 @@ import tyro
 from ottrpo.names import known
 from ottrpo.terminal import say, say_json, screen
 
-from .options import Mistake, mistakes, results_root
+from .options import Mistake, Results, mistakes, results_root
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,9 +21,7 @@ class Report:
 
     study: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")] = None
     """which one; all by default"""
-    results: Path | None = None
-    """a folder, or `published` for the results that came with ottrpo; by default results/, and
-    those if there is none"""
+    results: Results = None
     json: bool = False
     """print one object: study, environment, agent, configuration, statistics"""
     html: Path | None = None

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ottrpo.experiments.reproduce import Options
+from ottrpo.experiments.reproduce import StudyOptions
 from ottrpo.names import known
 from ottrpo.terminal import say, screen
 
-from .options import Mistake, mistakes, one_line, require_at_least
+from .options import Mistake, mistakes, refused, require_at_least
 
 if TYPE_CHECKING:
     from ottrpo.experiments.study import Study
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reproduce(Options):
+class Reproduce(StudyOptions):
     """Run a study: many runs that answer one question. `ottrpo list` names the studies.
 
     What is finished is skipped; stopped at any instant, the same command goes on. The exit code
@@ -48,13 +48,12 @@ class Reproduce(Options):
         return code
 
     def _run_one(self, study: "Study") -> int:
-        from ottrpo.experiments.reproduce import collect
+        from ottrpo.experiments.reproduce import collect, reproduce
 
         try:
-            return collect(study, self) if self.collect else study.run(self)
+            return collect(study, self) if self.collect else reproduce(study, self)
         except OSError as error:  # a full disk, say: not all is complete, and nothing is lost
-            where = error.filename or self.root
-            reason = one_line(f"{where}: {error.strerror or error}")
+            reason = refused(error, self.root)
             say(f"ottrpo: {study.name}: {reason}; what was there is unchanged", error=True)
             return 1
 
@@ -84,10 +83,10 @@ class Reproduce(Options):
         if self.study in there:
             return [there[self.study]]
         if self.study.endswith(".toml"):
-            from ottrpo.experiments.study import read_study
+            from ottrpo.experiments.study import load_study
 
             with mistakes():
-                return [read_study(Path(self.study), trust=self.trust, max_runs=self.max_runs)]
+                return [load_study(Path(self.study), trust=self.trust, max_runs=self.max_runs)]
         labelled = [study for study in there.values() if self.study in study.paper]
         if not labelled:
             labels = sorted({label for study in there.values() for label in study.paper})

@@ -2,17 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 
 from ottrpo.terminal import screen
 
-from .options import mistakes
-from .train import go_on_together, tell_scores, with_care
-
-if TYPE_CHECKING:
-    from ottrpo.results.run_directory import RunDirectory
+from .options import Trust, mistakes
+from .train import go_on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,54 +22,32 @@ class Resume:
 
     run_directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """what `ottrpo train` wrote"""
-    trust: bool = False
-    """let the run import the module of its environment (`module:Name-v0`), if it names one"""
+    trust: Trust = False
 
     def run(self) -> int:
         """Look, restore, train on, tell."""
         from ottrpo.envs import catalogue
-        from ottrpo.experiments import run as runner
         from ottrpo.experiments.board import RunBoard
+        from ottrpo.experiments.run import spec_of
+        from ottrpo.experiments.training import reopen
         from ottrpo.persistence import bundle
         from ottrpo.results.run_directory import RunDirectory
 
         console = screen(soft_wrap=True)
-        tell = console.print
         with mistakes(), bundle.interpreting(self.run_directory):
             directory = RunDirectory.open(self.run_directory)
             directory.require_own_files()
-            spec = runner.spec_of(directory.manifest)
+            spec = spec_of(directory.manifest)
             catalogue.require_no_import(spec.environment, trust=self.trust)
         name = f"{spec.agent} ({spec.config}) on {spec.environment}, seed {spec.seed}"
         if directory.finished:
-            tell(f"{name}: finished, {spec.steps:,} steps; nothing to do in {directory.path}")
+            told = f"{name}: finished, {spec.steps:,} steps; nothing to do in {directory.path}"
+            console.print(told)
             return 0
-        tell(f"{name}, {spec.steps:,} steps -> {directory.path}")
-        if runner.is_functional(spec.environment):
-            return self._resume_together(directory)
-
-        def work() -> None:
-            with RunBoard(spec.steps, console) as watch:
-                with mistakes(), bundle.interpreting(directory.path):
-                    run = runner.restored(directory, watch, tell)
-                run.go_on()
-            tell_scores(spec, directory, run.agent, console)
-
-        return with_care([directory], console, work)
-
-    def _resume_together(self, directory: "RunDirectory") -> int:
-        """Go on with all runs that were trained in one program."""
-        from ottrpo.experiments import together
-        from ottrpo.experiments.board import RunBoard
-        from ottrpo.experiments.run import spec_of
-
-        console = screen(soft_wrap=True)
-        with mistakes():
-            directories = together.found(directory)
-            for each in directories:
+        console.print(f"{name}, {spec.steps:,} steps -> {directory.path}")
+        watch = RunBoard(spec.steps, console)
+        with mistakes(), bundle.interpreting(directory.path):
+            training = reopen(directory, watch, console.print)
+            for each in training.directories:
                 each.require_own_files()
-            specs = [spec_of(each.manifest) for each in directories]
-            watch = RunBoard(specs[0].steps, console)
-            runs = together.Together(specs, watch)
-            runs.compile(console.print, checkpoints=bool(directory.manifest.get("checkpoints")))
-        return go_on_together(runs, directories, watch, console)
+        return go_on(training, watch, console, resumed=True)

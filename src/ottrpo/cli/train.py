@@ -1,6 +1,5 @@
 """``ottrpo train``."""
 
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,14 +9,14 @@ import tyro
 
 from ottrpo.terminal import say, screen
 
-from .options import mistakes, one_line, require_at_least
+from .options import mistakes, refused, require_at_least, unbroken
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ottrpo.experiments.board import RunBoard
     from ottrpo.experiments.spec import RunSpec
-    from ottrpo.experiments.together import Together
+    from ottrpo.experiments.training import Training
     from ottrpo.results.run_directory import RunDirectory
 
 
@@ -66,123 +65,87 @@ class Train:
         from ottrpo.envs import catalogue
         from ottrpo.experiments import run as runner
         from ottrpo.experiments.board import RunBoard
-        from ottrpo.experiments.worker import CHECKPOINT_EVERY
-        from ottrpo.results.run_directory import RunDirectory
+        from ottrpo.experiments.training import begin
 
         console = screen(soft_wrap=True)
-        require_at_least(1, seeds=1 if self.seeds is None else self.seeds)
-        every = CHECKPOINT_EVERY if self.checkpoint_every is None else self.checkpoint_every
-        require_at_least(0, checkpoint_every=every)
+        require_at_least(1, seeds=self.seeds)
+        require_at_least(0, checkpoint_every=self.checkpoint_every)
         with mistakes():
-            spec = runner.plan_run(
-                self.env,
-                agent=self.agent,
-                config=Path(self.config or "")
-                if str(self.config).endswith(".toml")
-                else self.config,
-                seed=self.seed,
-                steps=self.steps,
-                overrides=[*self._own_settings(), *(text for texts in self.set for text in texts)],
-            )
+            spec = self._spec()
+            functional = runner.is_functional(spec.environment)
+            told = "--seeds is for environments of JAX; see `reproduce`"
+            require(self.seeds is None or functional, told)
             path = self.out or runner.default_directory(spec, Path("runs"))
-            if runner.is_functional(spec.environment):
-                return self._train_together(spec, path)
-            require(self.seeds is None, "--seeds is for environments of JAX; see `reproduce`")
-            agent = runner.build_agent(spec)
-            record = runner.manifest(spec, agent, every)
-            directory = RunDirectory.create(path, record)
-        translation = catalogue.translation(self.env)
-        if translation:
+            specs = [replace(spec, seed=spec.seed + i) for i in range(self.seeds or 1)]
+            paths = [path / f"seed{each.seed}" for each in specs] if self.seeds else [path]
+            watch = RunBoard(spec.steps, console)
+            training = begin(specs, paths, self.checkpoint_every, watch, console.print)
+        if translation := catalogue.translation(self.env):
             console.print(translation)
-        console.print(
-            f"{spec.agent} ({spec.config}) on {spec.environment}, seed {spec.seed}, "
-            f"{spec.steps:,} steps -> {path}",
-        )
-        if every and not directory.manifest["checkpoints"]:
-            console.print(f"{spec.agent} has no checkpoints: interrupted, it starts again")
-
-        def work() -> None:
-            with RunBoard(spec.steps, console) as watch:
-                runner.train(spec, agent, directory, watch, console.print)
-            tell_scores(spec, directory, agent, console)
-
-        return with_care([directory], console, work)
-
-    def _train_together(self, spec: "RunSpec", path: Path) -> int:
-        """Several seeds as one program; with one, ``path`` is the run's directory itself."""
-        from ottrpo.experiments import together
-        from ottrpo.experiments.board import RunBoard
-
-        specs = [replace(spec, seed=spec.seed + i) for i in range(self.seeds or 1)]
-        paths = [path / f"seed{each.seed}" for each in specs] if self.seeds else [path]
-        console = screen(soft_wrap=True)
         several = f"seeds {spec.seed} to {specs[-1].seed}" if self.seeds else f"seed {spec.seed}"
         console.print(
             f"{spec.agent} ({spec.config}) on {spec.environment}, {several}, "
             f"{spec.steps:,} steps -> {path}"
         )
-        watch = RunBoard(spec.steps, console)
-        with mistakes():
-            runs = together.Together(specs, watch)
-            runs.compile(console.print, checkpoints=self.checkpoint_every != 0)
-            directories = together.begun(specs, paths, self.checkpoint_every)
-        return go_on_together(runs, directories, watch, console)
+        if self.checkpoint_every != 0 and not training.directories[0].manifest["checkpoints"]:
+            console.print(f"{spec.agent} has no checkpoints: interrupted, it starts again")
+        return go_on(training, watch, console)
 
-    def _own_settings(self) -> list[str]:
-        """Settings that have options of their own."""
-        given = {"n_envs": self.n_envs, "threads": self.threads}
-        return [f"{name}={value}" for name, value in given.items() if value is not None]
+    def _spec(self) -> "RunSpec":
+        """The run that was asked for, with the first seed."""
+        from ottrpo.experiments.run import plan_run
+        from ottrpo.experiments.spec import parse_overrides
+
+        given = {"n_envs": self.n_envs, "threads": self.threads}  # options of their own
+        own = [f"{name}={value}" for name, value in given.items() if value is not None]
+        own_file = self.config is not None and self.config.endswith(".toml")
+        return plan_run(
+            self.env,
+            agent=self.agent,
+            config=Path(self.config or "") if own_file else self.config,
+            seed=self.seed,
+            steps=self.steps,
+            settings=parse_overrides([*own, *(text for texts in self.set for text in texts)]),
+        )
 
 
-def go_on_together(
-    runs: "Together", directories: "Sequence[RunDirectory]", watch: "RunBoard", console: "Console"
+def go_on(
+    training: "Training", watch: "RunBoard", console: "Console", *, resumed: bool = False
 ) -> int:
-    """Train what is one program, and tell the scores of each of its runs; the exit code."""
-    from ottrpo.experiments.run import spec_of
-
-    def work() -> None:
-        with watch:
-            runs.go_on(directories, console.print)
-        for row, directory in enumerate(directories):
-            spec = spec_of(directory.manifest)
-            console.print(f"seed {spec.seed}: {directory.path}")
-            tell_scores(spec, directory, runs.agent(row), console)
-
-    return with_care(directories, console, work)
-
-
-def with_care(
-    directories: "Sequence[RunDirectory]", console: "Console", work: Callable[[], None]
-) -> int:
-    """Do the work of runs, their directories locked; the exit code.
+    """Train to the end, the directories locked, and tell the scores of each run; the exit code.
 
     Being asked to stop is no failure. What makes a run fail through no mistake of the program is
     told in one line, with what can be done about it.
     """
     from ottrpo.core.checks import NonFiniteError
-    from ottrpo.experiments.run import Stopped
+    from ottrpo.experiments.run import Stopped, is_functional, spec_of
+    from ottrpo.experiments.training import restore
+    from ottrpo.persistence import bundle
     from ottrpo.persistence.lock import DirectoryLock
 
-    first = directories[0].path
-    again = f"ottrpo resume {first}"
+    first = training.directories[0].path
     with ExitStack() as held:
         with mistakes():
-            for directory in directories:
+            for directory in training.directories:
                 held.enter_context(DirectoryLock(directory.path))
+            with bundle.interpreting(first):
+                restore(training, console.print, resumed=resumed)
         try:
-            work()
+            with watch:
+                training.go_on()
+            for row, directory in enumerate(training.directories):
+                spec = spec_of(directory.manifest)
+                if is_functional(spec.environment):
+                    console.print(f"seed {spec.seed}: {directory.path}")
+                tell_scores(spec, directory, training.agent(row), console)
         except Stopped as stopped:
             console.print(str(stopped))
         except NonFiniteError as error:
-            say(f"ottrpo: {one_line(str(error))}", error=True)
+            say(f"ottrpo: {unbroken(str(error))}", error=True)
             return 1
         except OSError as error:
-            reason = f"{error.filename or first}: {error.strerror or error}"
-            say(
-                f"ottrpo: {one_line(reason)}; what was saved before is whole, when there is room "
-                f"again: {again}",
-                error=True,
-            )
+            told = "what was saved before is whole, when there is room again: ottrpo resume"
+            say(f"ottrpo: {refused(error, first)}; {told} {first}", error=True)
             return 1
     return 0
 

@@ -10,7 +10,7 @@ import tyro
 
 from ottrpo.terminal import bar, say
 
-from .options import Mistake, mistakes, require_at_least
+from .options import Mistake, Trust, mistakes, require_at_least
 
 if TYPE_CHECKING:
     from ottrpo.experiments.trained import Trained
@@ -34,8 +34,7 @@ class Watch:
     """sample the actions instead of taking the policy's mode"""
     seed: int = 0
     """of the environment"""
-    trust: bool = False
-    """let the run import the module of its environment (`module:Name-v0`), if it names one"""
+    trust: Trust = False
 
     def run(self) -> None:
         """Load, play, tell."""

@@ -6,6 +6,7 @@ update and, now and then, so does POT's network simplex.
 
 import json
 import math
+import shutil
 import warnings
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
@@ -24,8 +25,7 @@ from ottrpo.results.run_directory import RunDirectory
 from ottrpo.tabular import RegionSettings
 from ottrpo.tabular.planning import capped_return
 
-from .jobs import clear
-from .recorder import Watch
+from .recorder import Onlooker
 from .run import build_agent, manifest, train
 from .spec import RunSpec
 
@@ -64,7 +64,7 @@ class Audits:
 
 @final
 @dataclass
-class Auditor(Watch):
+class Auditor(Onlooker):
     """Looks over the agent's shoulder; the runner calls it after every update."""
 
     agent: Any
@@ -124,7 +124,11 @@ def run_audited(spec: RunSpec, path: Path) -> None:
     )
     path.mkdir(parents=True, exist_ok=True)
     with DirectoryLock(path) as lock:
-        clear(path, lock.path)
+        for entry in path.iterdir():  # what an earlier, unfinished try left
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            elif entry != lock.path:
+                entry.unlink()
         agent = build_agent(spec)
         settings = agent.settings
         if isinstance(settings, RegionSettings):

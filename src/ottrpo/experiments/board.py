@@ -15,7 +15,7 @@ from rich.text import Text
 from .jobs import Job, Standing
 from .pool import News
 from .published import trained_score
-from .recorder import Watch
+from .recorder import Onlooker
 
 # Elsewhere than on a terminal, what runs is told this often.
 LINE_SECONDS = 60.0
@@ -26,7 +26,7 @@ _STYLES = {WAITING: "dim", RUNNING: "cyan", AGAIN: "yellow", FAILED: "bold red",
 
 
 @final
-class RunBoard(Watch):
+class RunBoard(Onlooker):
     """A run: a progress bar, or a line at every tenth of training."""
 
     def __init__(self, steps: int, console: Console) -> None:
@@ -123,7 +123,7 @@ class StudyBoard:
             self._signs[name] = AGAIN if again else FAILED
             word = "stopped, will be tried again" if again else "FAILED"
             line = f"{name} {word}: {news.reason} (see {job.log})"
-            self._print(line, "yellow" if again else "bold red")
+            self.say(line, "yellow" if again else "bold red")
             return
         self._signs[name] = RUNNING if news.kind == "began" else FINISHED
         self._standing[name] = job.standing()
@@ -131,9 +131,10 @@ class StudyBoard:
             told = "started" if news.kind == "began" else f"finished{self._told_of(name)}"
             self.say(f"{name} {told}")
 
-    def say(self, line: str) -> None:
+    def say(self, line: str, style: str | None = None) -> None:
         """Print a line above the table."""
-        self._print(line)
+        text = f"{self._clock()} {line}"
+        self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
     def tick(self) -> None:
         """Look at what runs, and show it."""
@@ -227,10 +228,6 @@ class StudyBoard:
         if paper is not None:
             parts.append(f"paper {paper.score:,.0f}")
         return ", ".join(parts)
-
-    def _print(self, line: str, style: str | None = None) -> None:
-        text = f"{self._clock()} {line}"
-        self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
     def _percent(self, job: Job) -> int:
         return int(100 * self._standing[job.name].timestep / job.spec.steps)

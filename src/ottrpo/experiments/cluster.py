@@ -207,8 +207,3 @@ def _require_alive(address: str) -> None:
 
 def _no_cluster(address: str, reason: str) -> str:
     return f"no Ray cluster at {address!r}: {reason} (`ray start --head` starts one)"
-
-
-def cores(ray: Any) -> int:
-    """How many runs the cluster does at once."""
-    return max(1, int(ray.cluster_resources().get("CPU", 1)))

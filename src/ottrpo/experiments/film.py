@@ -77,16 +77,9 @@ def play(
     seed: int,
     show: Show,
 ) -> Iterator[float]:
-    """Play in ``env`` and show what is seen after every step; gives the return of each episode.
+    """Play in ``env``, of `stage`, and show it after every step; the return of each episode.
 
-    Args:
-        trained: who plays.
-        env: of `stage`.
-        episodes: how many.
-        steps: of an episode at most: there are policies that stand still.
-        deterministic: the policy's mode (True) or its samples (False).
-        seed: of the environment.
-        show: is given the environment.
+    An episode has so many ``steps`` at most: there are policies that stand still.
     """
     for episode in range(episodes):
         with _drawing(env):  # in a window environments draw themselves
@@ -104,12 +97,9 @@ def play(
 
 @contextmanager
 def filmed(path: Path, env: Any, width: int | None = None) -> Iterator[Show]:
-    """A film in ``path`` of whatever is shown; it runs as fast as the environment.
+    """A film in ``path`` of whatever is shown; it runs as fast as the environment, of `stage`.
 
-    Args:
-        path: of the film.
-        env: of `stage`.
-        width: in pixels; as the environment draws if None.
+    Its width is in pixels; by default it is as the environment draws.
 
     Raises:
         ValueError: if frames can't be drawn, with what is missing.

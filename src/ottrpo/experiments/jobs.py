@@ -1,6 +1,5 @@
 """The runs of a study as jobs, and what their directories tell about them."""
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -142,24 +141,6 @@ def batched(jobs: Sequence[Job]) -> list[Job]:
     for job in jobs:
         groups.setdefault((job.cell.name, job.state()), []).append(job)
     return [replace(first, others=tuple(others)) for first, *others in groups.values()]
-
-
-def set_aside(path: Path) -> Path:
-    """Rename a directory that is in the way, so that nothing is lost; its new name."""
-    number = 1
-    while (aside := path.with_name(f"{path.name}~{number}")).exists():
-        number += 1
-    path.rename(aside)
-    return aside
-
-
-def clear(folder: Path, kept: Path) -> None:
-    """Remove what an earlier, unfinished try left in ``folder``, but for its lock ``kept``."""
-    for entry in folder.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        elif entry != kept:
-            entry.unlink()
 
 
 def _named(cell: Cell, steps: int | None) -> RunSpec:

@@ -8,9 +8,10 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Literal, Protocol, final
 
-from .jobs import Job, set_aside
+from .jobs import Job
 
 if TYPE_CHECKING:
     from .board import StudyBoard
@@ -48,14 +49,7 @@ class Place(Protocol):
 def run_jobs(
     jobs: Iterable[Job], place: Place, *, retries: int, board: "StudyBoard"
 ) -> dict[str, str]:
-    """Do all jobs; the names of those that failed for good, with the reason.
-
-    Args:
-        jobs: what to do.
-        place: where.
-        retries: how often a run that failed is tried again.
-        board: who is told.
-    """
+    """Do all jobs, each tried again so often; those that failed for good, with the reason."""
     # audited runs first: one after the other they share processes
     waiting = deque(sorted(jobs, key=lambda job: not job.cell.audit))
     running = 0
@@ -93,5 +87,6 @@ def _make_room(job: Job, board: "StudyBoard") -> None:
     """Keep aside what is in the place of a run and is not it."""
     job.log.parent.mkdir(parents=True, exist_ok=True)
     if job.state() == "other":
-        aside = set_aside(job.path)
+        names = (job.path.with_name(f"{job.path.name}~{number}") for number in count(1))
+        aside = job.path.rename(next(path for path in names if not path.exists()))
         board.say(f"{job.path} holds another run; kept as {aside.name}")

@@ -35,36 +35,22 @@ class Protocol:
 def protocol_named(name: str, *, finite: bool) -> Protocol:
     """The protocol ``name``, for finite problems or for others.
 
+    Finite problems are evaluated with sampled actions, others also without the policy's noise.
+
     Raises:
         ValueError: if there is no such protocol.
     """
     require_one_of(name, PROTOCOLS, "a protocol")
-    return PROTOCOLS[name](finite=finite)
-
-
-def paper_protocol(*, finite: bool) -> Protocol:
-    """Ten episodes an evaluation: 100 evaluations of finite problems, with sampled actions.
-
-    Continuous problems, where an episode is dear, are evaluated at every 5 % up to 90 % and at
-    every 1 % after it, with and without the policy's noise.
-    """
-    if finite:
-        every = tuple(range(1, 101))
-        return Protocol(name="paper", episodes=10, percents=every, deterministic=(False,))
-    percents = (*range(5, 91, 5), *range(91, 101))
-    return Protocol(name="paper", episodes=10, percents=percents, deterministic=(True, False))
-
-
-def quick_protocol(*, finite: bool) -> Protocol:
-    """Two episodes, four times: for trials, whose scores nobody reads."""
+    episodes, percents = PROTOCOLS[name]
+    if finite and name == "paper":  # elsewhere an episode is dear
+        percents = tuple(range(1, 101))
     ways = (False,) if finite else (True, False)
-    return Protocol(name="quick", episodes=2, percents=(25, 50, 95, 100), deterministic=ways)
+    return Protocol(name=name, episodes=episodes, percents=percents, deterministic=ways)
 
 
-def device_protocol(*, finite: bool) -> Protocol:
-    """For environments on a device, where many episodes take as long as one: few evaluations."""
-    percents = (*range(10, 91, 10), 95, 100)
-    return Protocol(name="device", episodes=64, percents=percents, deterministic=(True, False))
-
-
-PROTOCOLS = {"paper": paper_protocol, "quick": quick_protocol, "device": device_protocol}
+# name -> (episodes of an evaluation, when to evaluate, in percent of training)
+PROTOCOLS = {
+    "paper": (10, (*range(5, 91, 5), *range(91, 101))),
+    "quick": (2, (25, 50, 95, 100)),  # for trials, whose scores nobody reads
+    "device": (64, (*range(10, 91, 10), 95, 100)),  # there many episodes take as long as one
+}

@@ -61,6 +61,13 @@ def arithmetic() -> dict[str, str | None]:
     return {"processor": _processor(), **told, "JAX_ENABLE_X64": str(wide in ("1", "True", "true"))}
 
 
+def devices() -> list[str]:
+    """What kinds of devices JAX has."""
+    import jax
+
+    return [device.device_kind for device in jax.devices()]
+
+
 def commit() -> str | None:
     """The commit of the package, with ``+`` if its files are changed; None outside a repository.
 

@@ -17,7 +17,7 @@ LOGGED_UPDATES = 1000
 EVALUATION_STREAM = 1_000_003
 
 
-class Watch:
+class Onlooker:
     """Someone who looks on while an agent trains; by itself without a word."""
 
     def update(self, timestep: int) -> None:
@@ -40,7 +40,7 @@ def evaluation_seed(seed: int, mark: int, deterministic: bool) -> int:
 class Recorder:
     """Logs updates and evaluates at the protocol's marks, whichever update passes them."""
 
-    def __init__(self, spec: RunSpec, directory: RunDirectory, watch: Watch) -> None:
+    def __init__(self, spec: RunSpec, directory: RunDirectory, watch: Onlooker) -> None:
         self._spec = spec
         self._directory = directory
         self._watch = watch

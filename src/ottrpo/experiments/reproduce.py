@@ -25,7 +25,7 @@ from .study import MAX_RUNS, Study
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class StudyOptions:
     """What of a study is done, and how; the command line takes these as they are."""
 
     seeds: int | None = None
@@ -53,7 +53,7 @@ class Options:
         return self.out or default_out(seeds=self.seeds, steps=self.steps)
 
 
-def reproduce(study: Study, options: Options) -> int:
+def reproduce(study: Study, options: StudyOptions) -> int:
     """Do what is missing of ``study`` and fold what is finished; 0 if all is there.
 
     Raises:
@@ -73,7 +73,7 @@ def reproduce(study: Study, options: Options) -> int:
     return 0 if complete and not failed else 1
 
 
-def collect(study: Study, options: Options) -> int:
+def collect(study: Study, options: StudyOptions) -> int:
     """Fold what is finished of ``study`` without running anything; 0 if all is there."""
     jobs = _jobs(study, options)
     finished = sum(job.state() == "finished" for job in jobs)
@@ -81,14 +81,14 @@ def collect(study: Study, options: Options) -> int:
     return 0 if _collect(study, jobs, options.root / study.name) else 1
 
 
-def _jobs(study: Study, options: Options) -> list[Job]:
+def _jobs(study: Study, options: StudyOptions) -> list[Job]:
     root = runs_folder(study.name, options.steps)
     asked = {"seeds": options.seeds, "steps": options.steps}
     return jobs_of(study, root, **asked, max_runs=options.max_runs)
 
 
 def _run_missing(
-    study: Study, jobs: Sequence[Job], options: Options, console: Console
+    study: Study, jobs: Sequence[Job], options: StudyOptions, console: Console
 ) -> Mapping[str, str]:
     """Tell what there is to do, and do it; what failed, with the reason."""
     finished = {job.name for job in jobs if job.state() == "finished"}
@@ -111,7 +111,9 @@ def _run_missing(
 
 
 @contextmanager
-def _place(study: Study, options: Options, missing: Sequence[Job]) -> Iterator[tuple[Place, int]]:
+def _place(
+    study: Study, options: StudyOptions, missing: Sequence[Job]
+) -> Iterator[tuple[Place, int]]:
     """Where the runs are done, and how many at a time."""
     if options.ray is None:
         asked = options.workers or os.cpu_count() or 1
@@ -124,7 +126,8 @@ def _place(study: Study, options: Options, missing: Sequence[Job]) -> Iterator[t
     require(study.workers is None, f"{study.name} measures time: it is run on one machine")
     require(not study.batch, f"{study.name} runs seeds in one program: it is run on one machine")
     with cluster.connected(options.ray) as ray:
-        yield cluster.Cluster(ray, options.time_limit), cluster.cores(ray)
+        cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        yield cluster.Cluster(ray, options.time_limit), cores
 
 
 def _collect(study: Study, jobs: Sequence[Job], folder: Path) -> bool:

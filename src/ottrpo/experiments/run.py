@@ -1,9 +1,9 @@
 """Train one agent on one environment, measure it by protocol, and keep the run."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -27,18 +27,18 @@ from ottrpo.terminal import say
 
 from . import provenance
 from .protocol import Protocol, protocol_named
-from .recorder import Recorder, Watch
+from .recorder import Onlooker, Recorder
 from .registry import agent_by_key, agent_for, agents, configurations
 from .spec import (
     DEFAULT,
     RunSpec,
     merge,
     nested,
-    parse_overrides,
     read_configuration,
     require_types,
 )
 
+Tell = Callable[[str], None]
 ON_DEVICE = "device"  # the configuration, and the protocol, in environments of JAX
 
 
@@ -50,7 +50,6 @@ def plan_run(
     seed: int = 0,
     steps: int | None = None,
     settings: Mapping[str, Any] | None = None,
-    overrides: Iterable[str] = (),
     protocol: str | None = None,
 ) -> RunSpec:
     """Resolve what the user asked for into a run.
@@ -63,7 +62,6 @@ def plan_run(
         seed: of everything random in training.
         steps: of training; what the configuration says by default.
         settings: laid over the configuration.
-        overrides: laid over those, as ``key=value``.
         protocol: when and how it is evaluated; by default as the paper did, in environments of
             JAX ``device``.
 
@@ -79,9 +77,7 @@ def plan_run(
         able = [each.name for each in agents() if ON_DEVICE in configurations(each)]
         require_one_of(agent, able, "an agent that is trained in environments of JAX")
     configuration = read_configuration(entry.config_folder, config)
-    merged = configuration.settings_for(name)
-    for over in (nested(settings or {}), parse_overrides(overrides)):
-        merged = merge(merged, over)
+    merged = merge(configuration.settings_for(name), nested(settings or {}))
     known = entry.known_settings()
     for key in merged:
         require_one_of(key, sorted(known), f"a setting of {agent}")
@@ -138,135 +134,97 @@ def _checkpoints(agent: Any, every: int) -> dict[str, Any] | None:
     return {"every": every, "mode": "exact" if reason is None else "segment", "reason": reason}
 
 
-def train(
-    spec: RunSpec,
-    agent: Any,
-    directory: RunDirectory,
-    watch: Watch,
-    tell: Callable[[str], None] = say,
-) -> None:
+def train(spec: RunSpec, agent: Any, directory: RunDirectory, watch: Onlooker) -> None:
     """Train ``agent`` by ``spec`` and write what happens into ``directory``.
 
     Checkpoints are written as its manifest says. Whoever calls this holds the directory's lock.
 
-    Args:
-        spec: the run.
-        agent: untrained.
-        directory: of the run.
-        watch: who looks on.
-        tell: what is worth a line.
-
     Raises:
         Stopped: by SIGTERM or Ctrl-C, when all is saved.
         NonFiniteError: something became NaN or infinite; the last checkpoint is good.
     """
-    _tell_mode(directory.manifest, tell)
-    Run(spec, agent, directory, Recorder(spec, directory, watch)).go_on()
-
-
-def resume(directory: RunDirectory, watch: Watch, tell: Callable[[str], None] = say) -> "Run":
-    """Go on with an unfinished run from its last checkpoint; from the start if it has none.
-
-    What comes out is bit for bit what the run would have become, wall-clock times excepted.
-    Whoever calls this holds the directory's lock.
-
-    Args:
-        directory: of the run.
-        watch: who looks on.
-        tell: what is worth a line: where the run goes on, what was lost, what may differ.
-
-    Raises:
-        ValueError: if the run is finished, or its files don't fit together.
-        Stopped: by SIGTERM or Ctrl-C, when all is saved.
-        NonFiniteError: something became NaN or infinite; the last checkpoint is good.
-    """
-    run = restored(directory, watch, tell)
+    run = Run(spec, agent, directory, watch)
+    run.restore(say)
     run.go_on()
-    return run
-
-
-def restored(directory: RunDirectory, watch: Watch, tell: Callable[[str], None] = say) -> "Run":
-    """An unfinished run as it was at its last checkpoint; see `resume`, which goes on with it."""
-    require(not directory.finished, f"{directory.path} is finished")
-    spec = spec_of(directory.manifest)
-    agent = build_agent(spec)
-    asked = directory.manifest.get("checkpoints")
-    every = asked["every"] if asked else 1
-    require(type(every) is int and every >= 1, f"the manifest asks for checkpoints every {every!r}")
-    tell_changes(directory.manifest, tell)
-    _tell_mode(directory.manifest, tell)
-    recorder = Recorder(spec, directory, watch)
-    for line in directory.torn_lines():
-        tell(line)
-    kind = checkpoint_kind(type(agent).__name__)
-
-    def go_back(checkpoint: Saved) -> bool:
-        agent.restore(checkpoint.arrays, checkpoint.data["agent"])
-        recorder.restore(checkpoint.data["recorder"])
-        return True
-
-    if Checkpoints(directory.checkpoint_folder, kind).newest(go_back):
-        tell(f"going on from step {agent.num_timesteps:,} of {spec.steps:,}")
-    else:
-        tell("it has no checkpoint: it starts again from the beginning")
-        directory.cut_logs({})
-    return Run(spec, agent, directory, recorder)
 
 
 @final
-@dataclass(frozen=True)
 class Run:
-    """A run in progress.
+    """A run in progress; see `ottrpo.experiments.training.Training`.
 
-    Attributes:
+    Args:
         spec: what was asked for.
-        agent: who trains.
+        agent: who trains, untrained.
         directory: where it is kept.
-        recorder: what writes it down.
+        watch: who looks on.
     """
 
-    spec: RunSpec
-    agent: Any
-    directory: RunDirectory
-    recorder: Recorder
+    def __init__(self, spec: RunSpec, agent: Any, directory: RunDirectory, watch: Onlooker) -> None:
+        self.spec, self._agent = spec, agent
+        self.directories: Sequence[RunDirectory] = [directory]
+        self._recorder = Recorder(spec, directory, watch)
+
+    def agent(self, row: int) -> Any:
+        """Who trains."""
+        return self._agent
+
+    def restore(self, tell: Tell) -> bool:
+        """Be where the last checkpoint was, or else at the start; whether there was one."""
+        agent, (directory,) = self._agent, self.directories
+        asked = directory.manifest.get("checkpoints")
+        if asked and asked["reason"] is not None:  # seeded anew at every checkpoint: another run
+            tell(segment_line(asked["reason"]))
+        kind = checkpoint_kind(type(agent).__name__)
+
+        def go_back(checkpoint: Saved) -> bool:
+            agent.restore(checkpoint.arrays, checkpoint.data["agent"])
+            self._recorder.restore(checkpoint.data["recorder"])
+            return True
+
+        if Checkpoints(directory.checkpoint_folder, kind).newest(go_back):
+            tell(f"going on from step {agent.num_timesteps:,} of {self.spec.steps:,}")
+            return True
+        directory.cut_logs({})
+        return False
 
     def go_on(self) -> None:
         """Train until the end, save the agent, and let the checkpoints go."""
-        agent, remaining = self.agent, self.spec.steps - int(self.agent.num_timesteps)
+        agent, (directory,) = self._agent, self.directories
+        remaining = self.spec.steps - int(agent.num_timesteps)
         # agents on tables always count on
         finite = agent_by_key(self.spec.agent_key).finite
         counting = {} if finite else {"reset_num_timesteps": agent.num_timesteps == 0}
-        with self._looking_on() as after_update, agent.telling(after_update):
+        with self._looking_on(directory) as after_update, agent.telling(after_update):
             if remaining > 0:  # else it was killed between its last update and the end
                 agent.learn(remaining, **counting)
-        self.recorder.finish(agent)
-        agent.save(self.directory.agent_path)
-        self.directory.forget_checkpoints()
+        self._recorder.finish(agent)
+        agent.save(directory.agent_path)
+        directory.forget_checkpoints()
 
     @contextmanager
-    def _looking_on(self) -> Iterator[Callable[[Any], bool]]:
+    def _looking_on(self, directory: RunDirectory) -> Iterator[Callable[[Any], bool]]:
         """What happens after every update: records, checkpoints, and stopping when asked to."""
-        asked = self.directory.manifest.get("checkpoints")
+        asked = directory.manifest.get("checkpoints")
         if not asked:
-            yield self.recorder.after_update
+            yield self._recorder.after_update
             return
 
         def after_update(agent: Any) -> bool:
-            self.recorder.after_update(agent)
+            self._recorder.after_update(agent)
             if agent.num_timesteps < self.spec.steps:
                 keeper.after_update(agent)
                 if stop.asked is not None:
                     raise Stopped(
                         f"stopped at step {agent.num_timesteps:,} of {self.spec.steps:,}; to go "
-                        f"on: ottrpo resume {self.directory.path}",
+                        f"on: ottrpo resume {directory.path}",
                         stop,
                     )
             return True
 
-        folder, every = self.directory.checkpoint_folder, asked["every"]
+        folder, every = directory.checkpoint_folder, asked["every"]
         with StopSignals() as stop:
-            extra = lambda: {"recorder": self.recorder.state()}  # noqa: E731
-            keeper = Keeper(self.agent, folder, every, stop, extra)
+            extra = lambda: {"recorder": self._recorder.state()}  # noqa: E731
+            keeper = Keeper(self._agent, folder, every, stop, extra)
             yield after_update
 
 
@@ -303,26 +261,6 @@ def describes(manifest: Mapping[str, Any], spec: RunSpec) -> bool:
         return False
     resolved = json.loads(json.dumps(agent_by_key(spec.agent_key).resolve(spec.settings)))
     return same_settings(manifest.get("resolved") or {}, resolved)
-
-
-def _tell_mode(manifest: Mapping[str, Any], tell: Callable[[str], None]) -> None:
-    """Say if the environment is seeded anew at every checkpoint, which makes it another run."""
-    asked = manifest.get("checkpoints")
-    if asked and asked["reason"] is not None:
-        tell(segment_line(asked["reason"]))
-
-
-def tell_changes(manifest: Mapping[str, Any], tell: Callable[[str], None]) -> None:
-    """Say what is other than when the run began, and may change numbers."""
-    for key, what, now in (
-        ("versions", "other versions", provenance.versions()),
-        ("arithmetic", "other arithmetic", provenance.arithmetic()),
-    ):
-        before = manifest.get(key) or now  # manifests did not always say it
-        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-        changed = [f"{name} {before.get(name)} -> {now.get(name)}" for name in names]
-        if changed:
-            tell(f"{what} than when it began, so numbers may differ: {', '.join(changed)}")
 
 
 def load_agent(directory: RunDirectory) -> Any:

@@ -187,16 +187,13 @@ def require_types(settings: Mapping[str, Any], annotations: Mapping[str, Any]) -
         annotation = annotations.get(key)
         if get_origin(annotation) is Literal:
             choices = get_args(annotation)
-            require(value in choices, f"{key} must be one of {_words(choices)}, got {value!r}")
+            words = ", ".join(map(repr, choices))
+            require(value in choices, f"{key} must be one of {words}, got {value!r}")
         elif annotation in _PLAIN:
             types, words = _PLAIN[annotation]
             # Python counts True among the integers
             fits = isinstance(value, types) and (annotation is bool or not isinstance(value, bool))
             require(fits, f"{key} must be {words}, got {value!r}")
-
-
-def _words(choices: Iterable[Any]) -> str:
-    return ", ".join(map(repr, choices))
 
 
 def _read(folder: Path, name: str, seen: tuple[str, ...]) -> Configuration:

@@ -23,16 +23,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from ottrpo.core.checks import require, require_one_of, require_whole, require_words
 from ottrpo.envs import catalogue
 from ottrpo.envs.functional import family_of
 
 from .spec import RunSpec, read_toml
-
-if TYPE_CHECKING:
-    from .reproduce import Options
 
 STUDIES_FOLDER = Path(__file__).parent / "studies"
 # A file of a few lines can ask for more runs than there are atoms. Ours have some hundreds.
@@ -151,21 +148,8 @@ class Study:
             "cells": {cell.name: asdict(cell) for cell in self.cells},
         }
 
-    def run(self, options: "Options") -> int:
-        """Do what is missing and fold what is finished; 0 if all is there.
 
-        Args:
-            options: what of it, and how.
-
-        Raises:
-            ValueError: if a cell can't be run, or another process works on the study.
-        """
-        from .reproduce import reproduce
-
-        return reproduce(self, options)
-
-
-def read_study(path: Path, *, trust: bool = False, max_runs: int = MAX_RUNS) -> Study:
+def load_study(path: Path, *, trust: bool = False, max_runs: int = MAX_RUNS) -> Study:
     """The study of a TOML file, which may come from a stranger.
 
     Args:
@@ -264,4 +248,4 @@ def _refuse_unknown(table: Mapping[str, Any], known: set[str]) -> None:
     require(not unknown, f"unknown keys {unknown}; known: {', '.join(sorted(known))}")
 
 
-STUDIES = {path.stem: read_study(path) for path in sorted(STUDIES_FOLDER.glob("*.toml"))}
+STUDIES = {path.stem: load_study(path) for path in sorted(STUDIES_FOLDER.glob("*.toml"))}

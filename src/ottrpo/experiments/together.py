@@ -4,13 +4,13 @@ Each seed has a run directory like any other. What they share is the program tha
 the checkpoint, which lies with the first of them: so they go on together, bit for bit.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, final
 
-import jax
 import numpy as np
 
 from ottrpo.collect.device import CULPRITS
@@ -20,19 +20,16 @@ from ottrpo.device import make_train
 from ottrpo.device.fleet import Fleet
 from ottrpo.persistence import bundle
 from ottrpo.persistence.checkpoints import Checkpoints, Saved, StopSignals, checkpoint_kind
-from ottrpo.persistence.lock import DirectoryLock
 from ottrpo.persistence.strict_json import decode, encode
-from ottrpo.results.layout import MANIFEST
 from ottrpo.results.run_directory import RunDirectory
-from ottrpo.terminal import say
 
-from .recorder import Recorder, Watch, evaluation_seed
+from .provenance import devices
+from .recorder import Onlooker, Recorder, evaluation_seed
 from .registry import agent_by_key
-from .run import Stopped, manifest, spec_of, tell_changes
+from .run import Stopped, Tell, manifest, spec_of
 from .spec import RunSpec
 
 Array = Any
-Tell = Callable[[str], None]
 TOGETHER = "together"  # in a manifest: the directories of those that were trained with a run
 STRETCHES = 100  # of a training, at least: so often the host looks on
 CHECKPOINTS = 20  # of a training, by default
@@ -60,7 +57,7 @@ class Seat:
 
 @final
 class Together:
-    """Runs that differ in their seeds alone.
+    """Runs that differ in their seeds alone; see `ottrpo.experiments.training.Training`.
 
     Args:
         specs: what is run.
@@ -70,10 +67,11 @@ class Together:
         ValueError: if there is no such environment, or a setting can't be on a device.
     """
 
-    _directories: Sequence[RunDirectory]
+    directories: Sequence[RunDirectory]  # given when the program is made: it may find no room
     _recorders: Sequence[Recorder]
+    _done: int  # updates
 
-    def __init__(self, specs: Sequence[RunSpec], watch: Watch) -> None:
+    def __init__(self, specs: Sequence[RunSpec], watch: Onlooker) -> None:
         self._specs, self._watch = specs, watch
         spec = self.spec = specs[0]
         settings = dict(spec.settings)
@@ -107,29 +105,24 @@ class Together:
         seconds = self.fleet.compile((len(protocol.deterministic), protocol.episodes))
         tell(f"compiled in {seconds:.1f} s; memory: {self.fleet.require_room()}")
 
-    def go_on(self, directories: Sequence[RunDirectory], tell: Tell) -> None:
-        """Train from the last checkpoint, or from the start, to the end.
-
-        Whoever calls this holds the locks of the directories.
+    def go_on(self) -> None:
+        """Train to the end.
 
         Raises:
             Stopped: by SIGTERM or Ctrl-C, when all is saved.
             NonFiniteError: in some of the runs something was no number; the others are finished.
         """
-        self._directories = directories
-        self._recorders = [
-            Recorder(spec, directory, Watch())
-            for spec, directory in zip(self._specs, directories, strict=True)
-        ]
-        done, asked = self._restore(tell), directories[0].manifest.get("checkpoints")
-        updates, marks = self.training.loop.updates, self.spec.protocol.marks(self.spec.steps)
+        asked = self.directories[0].manifest.get("checkpoints")
+        marks = self.spec.protocol.marks(self.spec.steps)
+        stops, due = self._stops(marks, asked["every"] if asked else None)
         with StopSignals() as stop:
-            while done < updates and (self.fleet.broken() == 0).any():
-                before, done = done, self._next(done, updates, marks, asked)
-                self._stretch(before, done, marks)
-                if done == updates:
+            for before, done in pairwise([self._done, *(at for at in stops if at > self._done)]):
+                if (self.fleet.broken() > 0).all():
                     break
-                if asked and (self._due(before, done, asked) or stop.asked is not None):
+                self._stretch(before, done, marks)
+                if done == stops[-1]:
+                    break
+                if asked and (done in due or stop.asked is not None):
                     self._checkpoint(done)
                 if stop.asked is not None:
                     raise Stopped(self._stopped(done, saved=bool(asked)), stop)
@@ -141,20 +134,13 @@ class Together:
 
     # ------------------------------------------------------------------ inside
 
-    def _next(
-        self, done: int, updates: int, marks: Sequence[int], asked: Mapping[str, Any] | None
-    ) -> int:
-        """After how many updates to look: at a mark, for a checkpoint, or after a while."""
-        rows = self.fleet.rows
-        goals = [min(done + self.fleet.chunk, updates)]
-        goals += [-(-mark // rows) for mark in marks if mark > done * rows][:1]
-        if asked:
-            goals.append(-(-(done * rows // asked["every"] + 1) * asked["every"] // rows))
-        return max(done + 1, min(goals))
-
-    def _due(self, before: int, done: int, asked: Mapping[str, Any]) -> bool:
-        rows, every = self.fleet.rows, asked["every"]
-        return bool(done * rows // every != before * rows // every)
+    def _stops(self, marks: Sequence[int], every: int | None) -> tuple[list[int], set[int]]:
+        """After how many updates to look: now and then, at marks, and where checkpoints are due."""
+        rows, updates = self.fleet.rows, self.training.loop.updates
+        steps = range(0, updates * rows, max(every, rows)) if every else ()
+        due = {-(-step // rows) for step in steps}
+        now_and_then = range(0, updates, self.fleet.chunk)
+        return sorted({*now_and_then, *(-(-mark // rows) for mark in marks), *due, updates}), due
 
     def _stretch(self, before: int, done: int, marks: Sequence[int]) -> None:
         """Train on, evaluate at the marks that were passed, and write it all down."""
@@ -203,13 +189,13 @@ class Together:
     def _finish(self) -> None:
         """Save the agents; the checkpoint goes when all of them are there."""
         alive = self.fleet.broken() == 0
-        for row, directory in enumerate(self._directories):
+        for row, directory in enumerate(self.directories):
             if alive[row] and not directory.finished:
                 self._recorders[row].finish(self._seats[row])
                 self.agent(row).save(directory.agent_path)
         if not alive.all():
             raise NonFiniteError("; ".join(self._complaints()))
-        self._directories[0].forget_checkpoints()
+        self.directories[0].forget_checkpoints()
 
     def _complaints(self) -> list[str]:
         steps = np.asarray(self.fleet.loops.train.progress.steps)
@@ -218,13 +204,13 @@ class Together:
             f"the update after step {int(step):,}; that update is taken back, and the run ends "
             f"there ({directory.path})"
             for spec, directory, culprit, step in zip(
-                self._specs, self._directories, self.fleet.broken(), steps, strict=True
+                self._specs, self.directories, self.fleet.broken(), steps, strict=True
             )
             if culprit
         ]
 
     def _stopped(self, done: int, *, saved: bool) -> str:
-        path, step = self._directories[0].path, done * self.fleet.rows
+        path, step = self.directories[0].path, done * self.fleet.rows
         again = f"to go on: ottrpo resume {path}" if saved else "it has no checkpoints"
         return f"stopped at step {step:,} of {self.spec.steps:,}; {again}"
 
@@ -233,14 +219,7 @@ class Together:
     @property
     def _checkpoints(self) -> Checkpoints:
         kind = checkpoint_kind(type(self).__name__)
-        return Checkpoints(self._directories[0].checkpoint_folder, kind)
-
-    def _tell_changes(self, tell: Tell) -> None:
-        """Say what is other than when the runs began, and may change numbers."""
-        begun_as = self._directories[0].manifest
-        tell_changes(begun_as, tell)
-        if begun_as.get("devices") != (now := device_kinds()):
-            tell(f"other devices than when it began, so numbers may differ: {', '.join(now)}")
+        return Checkpoints(self.directories[0].checkpoint_folder, kind)
 
     def _checkpoint(self, done: int) -> None:
         arrays: dict[str, Array] = {}
@@ -249,8 +228,12 @@ class Together:
         data |= {"recorders": [recorder.state() for recorder in self._recorders]}
         self._checkpoints.write(done * self.fleet.rows, arrays, data)
 
-    def _restore(self, tell: Tell) -> int:
-        """Be where the last checkpoint was; how many updates that is."""
+    def restore(self, tell: Tell) -> bool:
+        """Be where the last checkpoint was, or else at the start; whether there was one."""
+        self._recorders = [
+            Recorder(spec, directory, Onlooker())
+            for spec, directory in zip(self._specs, self.directories, strict=True)
+        ]
 
         def go_back(saved: Saved) -> int:
             self.fleet.restore(decode(saved.data["loops"], saved.arrays))
@@ -259,32 +242,26 @@ class Together:
             return int(saved.data["updates"])
 
         done = self._checkpoints.newest(go_back)
+        self._done = done or 0
         if done is not None:
-            self._tell_changes(tell)
             tell(f"going on from step {done * self.fleet.rows:,} of {self.spec.steps:,}")
-            return done
-        for directory in self._directories:
+            return True
+        for directory in self.directories:
             directory.cut_logs({})
         self.fleet.begin()
-        return 0
+        return False
 
 
 def begun(
     specs: Sequence[RunSpec], paths: Sequence[Path], checkpoint_every: int | None
 ) -> list[RunDirectory]:
-    """New directories, whose manifests know of each other.
-
-    Args:
-        specs: what is run.
-        paths: where.
-        checkpoint_every: steps of each run; 0 for none, ``None`` for some of a training.
-    """
+    """New directories, whose manifests know of each other; see `training.begin`."""
     every = checkpoint_every
     if every is None:
         every = max(1, specs[0].steps // CHECKPOINTS)
     kept = {"every": every, "mode": "exact", "reason": None} if every else None
     names = [path.name for path in paths]
-    shared = {"checkpoints": kept, "devices": device_kinds(), TOGETHER: names}
+    shared = {"checkpoints": kept, "devices": devices(), TOGETHER: names}
     return [
         RunDirectory.create(path, manifest(spec) | shared)
         for spec, path in zip(specs, paths, strict=True)
@@ -303,43 +280,7 @@ def found(directory: RunDirectory) -> list[RunDirectory]:
     )
     if not isinstance(names, list) or not plain or not names:
         raise ValueError(f"{directory.path} does not say what it was trained together with")
-    asked = directory.manifest.get("checkpoints")
-    every = asked.get("every") if isinstance(asked, dict) else 1
-    require(type(every) is int and every >= 1, f"the manifest asks for checkpoints every {every!r}")
     return [directory] if len(names) == 1 else [_beside(directory, name) for name in names]
-
-
-def begin_or_go_on(specs: Sequence[RunSpec], paths: Sequence[Path], tell: Tell = say) -> None:
-    """Do runs of a study in one program; those that have begun go on, with all that began so.
-
-    Raises:
-        ValueError: if they can't be done, or the directories hold others.
-    """
-    directories = []
-    if (paths[0] / MANIFEST).is_file():
-        directories = found(RunDirectory.open(paths[0]))
-        begun_with = [spec_of(each.manifest) for each in directories]
-        require(
-            all(spec in begun_with for spec in specs),
-            f"{paths[0]} was begun together with other runs; remove them, or choose another place",
-        )
-        specs = begun_with
-    runs = Together(specs, Watch())
-    runs.compile(tell)
-    directories = directories or begun(specs, paths, None)
-    try:
-        with ExitStack() as held:
-            for directory in directories:
-                held.enter_context(DirectoryLock(directory.path))
-            runs.go_on(directories, tell)
-    except Stopped as stopped:
-        tell(str(stopped))
-        stopped.stop.obey()
-
-
-def device_kinds() -> list[str]:
-    """What kinds of devices there are."""
-    return [device.device_kind for device in jax.devices()]
 
 
 def _beside(directory: RunDirectory, name: str) -> RunDirectory:

@@ -13,15 +13,11 @@ from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottrpo.envs.functional import family_of
 from ottrpo.names import one_line
 from ottrpo.threads import SHARE_VARIABLE
 
 if TYPE_CHECKING:
     from .jobs import Job
-    from .spec import RunSpec
-
-CHECKPOINT_EVERY = 50_000
 
 
 def serve(jobs: "connection.Connection[str | None, Job]", log: Path, threads: int) -> None:
@@ -43,59 +39,21 @@ def do(job: "Job") -> str | None:
     """One run, with its output in its log; why it failed, in one line, if it did."""
     try:
         _print_into(job.log)
-        if family_of(job.spec.environment) is not None:
-            from . import together
-
-            jobs = (job, *job.others)
-            together.begin_or_go_on([each.spec for each in jobs], [each.path for each in jobs])
-        elif job.cell.audit:
+        if job.cell.audit:
             from .audits import run_audited
 
             run_audited(job.spec, job.path)
         else:
-            begin_or_go_on(job.spec, job.path)
+            from .training import begin_or_go_on
+
+            jobs = (job, *job.others)
+            begin_or_go_on([each.spec for each in jobs], [each.path for each in jobs])
         sys.stdout.flush()
     except Exception as error:
         with suppress(OSError):  # the disk may be full
             traceback.print_exc()
         return one_line(error)
     return None
-
-
-def begin_or_go_on(spec: "RunSpec", path: Path, checkpoint_every: int = CHECKPOINT_EVERY) -> None:
-    """Do a run in the directory ``path``.
-
-    One that holds that run, unfinished, is gone on with from its last checkpoint (from the start if
-    it has none); one that holds it finished is left alone.
-
-    Raises:
-        ValueError: if the run can't be done, or the directory holds another or is in use.
-    """
-    from ottrpo.persistence.lock import DirectoryLock
-    from ottrpo.results.layout import MANIFEST
-    from ottrpo.results.run_directory import RunDirectory
-
-    from .recorder import Watch
-    from .run import Stopped, build_agent, describes, manifest, resume, train
-
-    path.mkdir(parents=True, exist_ok=True)
-    try:
-        with DirectoryLock(path):
-            if not (path / MANIFEST).is_file():
-                agent = build_agent(spec)
-                directory = RunDirectory.create(path, manifest(spec, agent, checkpoint_every))
-                train(spec, agent, directory, Watch())
-                return
-            directory = RunDirectory.open(path)
-            if not describes(directory.manifest, spec):
-                raise ValueError(
-                    f"{path} holds another run; choose another directory, or remove it"
-                )
-            if not directory.finished:
-                resume(directory, Watch())
-    except Stopped as stopped:
-        sys.stderr.write(f"{stopped}\n")
-        stopped.stop.obey()
 
 
 def _print_into(log: Path) -> None:

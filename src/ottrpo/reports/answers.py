@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from ottrpo.results.reading import CellResult
 
-from .comparison import Comparison, Duel, chance_of, compare, duel_table
+from .comparison import Comparison, Duel, compare, duel_table
 from .drawing import forest_svg
-from .exhibits import Plan, of_the_paper, select
+from .exhibits import Exhibition, of_the_paper, select
 from .figures import Chances
 from .sides import Side, side_of_agent
 from .tables import Line, Table, lines_of
@@ -29,7 +29,7 @@ class Answers:
     tables: Sequence[Table]
 
 
-def answers(cells: Sequence[CellResult], plan: Plan) -> Answers:
+def answers(cells: Sequence[CellResult], plan: Exhibition) -> Answers:
     """The first answers that these cells give."""
     fought = [found for rival in RIVALS if (found := _against(cells, rival)) is not None]
     sentences = [_told(found) for found in fought[:2]]
@@ -73,7 +73,7 @@ def _against(cells: Sequence[CellResult], rival: tuple[str, str]) -> Comparison 
             duels += compare(*alone).duels
     if not duels:
         return None
-    return Comparison(names=(a.name, b.name), duels=tuple(duels), chance=chance_of(duels), only=())
+    return Comparison(names=(a.name, b.name), duels=tuple(duels))
 
 
 def _told(found: Comparison) -> str:

@@ -62,7 +62,7 @@ class Duel:
     @cached_property
     def chance(self) -> Chance:
         """Of the first."""
-        return chance_of([self])
+        return _chance_of([self])
 
     @cached_property
     def settings(self) -> dict[str, tuple[Any, Any]]:
@@ -77,14 +77,17 @@ class Comparison:
     Attributes:
         names: of the sides.
         duels: one per environment.
-        chance: over all environments, each with the same weight.
         only: environments that one side has and the other has not.
     """
 
     names: tuple[str, str]
     duels: tuple[Duel, ...]
-    chance: Chance
-    only: tuple[str, ...]
+    only: tuple[str, ...] = ()
+
+    @cached_property
+    def chance(self) -> Chance:
+        """Over all environments, each with the same weight."""
+        return _chance_of(self.duels)
 
     @property
     def actions(self) -> str:
@@ -104,9 +107,11 @@ def compare(a: Side, b: Side) -> Comparison:
         f"{a.name} and {b.name} have no environment in common: "
         f"{', '.join(a.cells)} against {', '.join(b.cells)}",
     )
-    duels = tuple(Duel(*pair) for pair in _scored(a, b, shared))
-    only = tuple(sorted(set(a.cells) ^ set(b.cells)))
-    return Comparison(names=(a.name, b.name), duels=duels, chance=chance_of(duels), only=only)
+    return Comparison(
+        names=(a.name, b.name),
+        duels=tuple(Duel(*pair) for pair in _scored(a, b, shared)),
+        only=tuple(sorted(set(a.cells) ^ set(b.cells))),
+    )
 
 
 def different(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -225,7 +230,7 @@ def _settings(cell: CellResult) -> dict[str, Any]:
     return {**named, **cell.resolved}
 
 
-def chance_of(duels: Sequence[Duel]) -> Chance:
+def _chance_of(duels: Sequence[Duel]) -> Chance:
     """That a run of the first side beats one of the second; environments have the same weight."""
     a, b = ([getattr(duel, side).score_n for duel in duels] for side in "ab")
     value = probability_of_improvement(a, b)

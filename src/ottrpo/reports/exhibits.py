@@ -104,7 +104,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Exhibition:
     """All of ``exhibits.toml``.
 
     Attributes:
@@ -140,14 +140,14 @@ def of_the_paper(cells: Iterable[CellResult]) -> list[CellResult]:
     return sorted(held, key=lambda cell: order.index(cell.environment))
 
 
-def read_plan(path: Path = FILE) -> Plan:
+def read_exhibition(path: Path = FILE) -> Exhibition:
     """What the file says; unknown keys are refused by the classes that take them."""
     data = tomllib.loads(path.read_text(encoding="utf-8"))
     for table in data["exhibits"]:
         table["claims"] = [Claim(**claim) for claim in table.get("claims", ())]
     exhibits = [Exhibit(**table) for table in data.pop("exhibits")]
     aggregates = [Aggregate(**table) for table in data.pop("aggregates")]
-    return Plan(exhibits=exhibits, aggregates=aggregates, **data)
+    return Exhibition(exhibits=exhibits, aggregates=aggregates, **data)
 
 
 def fits(cell: CellResult, criteria: Criteria) -> bool:

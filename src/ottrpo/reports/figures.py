@@ -166,7 +166,8 @@ def line_styles(drawn: Sequence[str]) -> list[tuple[str, str]]:
     per curve; the curves of a single agent differ in colour.
     """
     if len(set(drawn)) == 1:
-        return [_nth_style(i) for i in range(len(drawn))]
+        every = [(colour, style) for style in STYLES for colour in PALETTE]  # colours first
+        return [every[i % len(every)] for i in range(len(drawn))]
     compared = [row["algorithm"] for row in published.table("tab_trained_scores")]
     known = dict.fromkeys([*compared, *drawn])
     colour = {agent: PALETTE[i % len(PALETTE)] for i, agent in enumerate(known)}
@@ -174,8 +175,3 @@ def line_styles(drawn: Sequence[str]) -> list[tuple[str, str]]:
         (colour[agent], STYLES[drawn[:i].count(agent) % len(STYLES)])
         for i, agent in enumerate(drawn)
     ]
-
-
-def _nth_style(i: int) -> tuple[str, str]:
-    """Colours first, then line styles."""
-    return PALETTE[i % len(PALETTE)], STYLES[i // len(PALETTE) % len(STYLES)]

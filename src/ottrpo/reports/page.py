@@ -25,7 +25,7 @@ from ottrpo.terminal import bar
 
 from .answers import answers
 from .drawing import panel_svg
-from .exhibits import Exhibit, Plan, of_the_paper, read_plan, select
+from .exhibits import Exhibit, Exhibition, of_the_paper, read_exhibition, select
 from .figures import PANELS_AT_MOST, Panel, by_environment, families
 from .scores import cell_scores
 from .sections import (
@@ -69,20 +69,14 @@ class Section:
 
 
 def write_page(results: Path, path: Path, about: str | None = None) -> None:
-    """Write the report of all studies under ``results`` into one file.
-
-    Args:
-        results: the folder.
-        path: of the page.
-        about: a study; only the parts where it stands are kept.
-    """
+    """Write the report of all studies, or the parts where ``about`` stands, into one file."""
     studies = read_studies(results)
     write_atomically(path, render(studies, about).encode())
 
 
 def render(studies: Sequence[StudyResult], about: str | None = None) -> str:
     """The page of these studies, or the parts of it where ``about`` stands."""
-    plan = read_plan()
+    plan = read_exhibition()
     cells = [cell for study in studies for cell in study.cells]
     known = [study.name for study in studies] if about is None else None
     exhibits = [
@@ -136,7 +130,7 @@ def errata(text: str) -> list[tuple[str, list[Markup]]]:
 
 def _exhibit(
     exhibit: Exhibit,
-    plan: Plan,
+    plan: Exhibition,
     cells: Sequence[CellResult],
     known: Sequence[str] | None,
 ) -> Section:
@@ -183,7 +177,7 @@ def _environments() -> Section:
     return Section(anchor="environments", title="Environments", tables=[mapping_table()])
 
 
-def _methods(plan: Plan, cells: Sequence[CellResult]) -> Section:
+def _methods(plan: Exhibition, cells: Sequence[CellResult]) -> Section:
     return Section(
         anchor="baselines",
         title="Every method as printed, and as it does here",
@@ -196,7 +190,7 @@ def _methods(plan: Plan, cells: Sequence[CellResult]) -> Section:
     )
 
 
-def _together(plan: Plan, cells: Sequence[CellResult]) -> Iterable[Section]:
+def _together(plan: Exhibition, cells: Sequence[CellResult]) -> Iterable[Section]:
     """All environments together."""
     for aggregate in plan.aggregates:
         groups = find_groups(aggregate, cells)
@@ -237,7 +231,8 @@ def _downloads(cells: Iterable[CellResult]) -> dict[str, list[list[Any]]]:
             own, paper = [*names, score.actions], score.published
             printed = [paper.score, paper.spread] if paper else [None, None]
             held = score.statistics()
-            rest = [score.lowest, score.highest, score.seeds, score.steps, *printed]
+            reach = [score.score_n.min(), score.score_n.max()]
+            rest = [*reach, score.seeds, score.steps, *printed]
             scores.append([*own, *(held[name] for name in numbers), *rest])
             seeds += [[*own, seed, f"{value:.6g}"] for seed, value in score.by_seed.items()]
     return {"scores.csv": scores, "seeds.csv": seeds}

@@ -54,11 +54,7 @@ _PRINT: Any = {
 
 
 def panels_of(sides: Sequence[Side], wanted: Sequence[str] = ()) -> list[Panel]:
-    """A panel for every environment that all sides have results of, a curve for every side.
-
-    Args:
-        sides: what is compared.
-        wanted: the environments to draw; by default all of those.
+    """A panel for every environment, if it is ``wanted``, of which all sides have results.
 
     Raises:
         ValueError: if there is none, or a wanted one is not among them.
@@ -81,13 +77,9 @@ def panels_of(sides: Sequence[Side], wanted: Sequence[str] = ()) -> list[Panel]:
 
 
 def save_figure(panels: Sequence[Panel], labels: Sequence[str], path: Path, width: float) -> None:
-    """Write a figure of the panels, with one legend for all of them.
+    """Write a figure of the panels, with one legend for all of them, so many inches wide.
 
-    Args:
-        panels: whose n-th curves belong to the n-th label.
-        labels: in the legend.
-        path: whose suffix says the format.
-        width: in inches.
+    The n-th curves of the panels belong to the n-th label; the suffix of the path is the format.
 
     Raises:
         ValueError: if there are more curves than can be told apart.

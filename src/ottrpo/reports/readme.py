@@ -13,7 +13,7 @@ from pathlib import Path
 from ottrpo.results.reading import CellResult, read_study
 
 from .drawing import save_panels
-from .exhibits import read_plan
+from .exhibits import read_exhibition
 from .figures import PANELS_AT_MOST, families
 from .tables import (
     DASH,
@@ -83,7 +83,7 @@ def markdown_table(cells: Sequence[CellResult]) -> str:
     The verdict is that of the deterministic actions where they were evaluated. Rows of one
     environment stand together; cells without a finished run are named below the table.
     """
-    full, order = read_plan().full_steps, [cell.environment for cell in cells]
+    full, order = read_exhibition().full_steps, [cell.environment for cell in cells]
     lines, missing = [], dict[str, list[str]]()
     for cell in sorted(cells, key=lambda cell: order.index(cell.environment)):
         line = lines_of(cell, full_steps=full.get(cell.environment))[0]

@@ -67,16 +67,6 @@ class CellScore:
         return float(self.score_n.std(ddof=1)) if self.seeds > 1 else None
 
     @property
-    def lowest(self) -> float:
-        """Score of the worst seed."""
-        return float(self.score_n.min())
-
-    @property
-    def highest(self) -> float:
-        """Score of the best seed."""
-        return float(self.score_n.max())
-
-    @property
     def iqm(self) -> float:
         """Interquartile mean over seeds."""
         return interquartile_mean(self.score_n)

@@ -263,13 +263,9 @@ SHOWN = 10  # profiles in one picture; more can't be told apart
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """One agent in one configuration.
+    """One agent in one configuration: normalised scores of its seeds, by environment.
 
-    Attributes:
-        agent: its name.
-        title: of the configuration.
-        scores: normalised, by environment; one per seed.
-        environments: all that it should have.
+    It should have all the ``environments``.
     """
 
     agent: str

@@ -24,7 +24,7 @@ from ottrpo.results.reading import (
     study_names,
 )
 
-from .exhibits import read_plan
+from .exhibits import read_exhibition
 
 
 class Side(NamedTuple):
@@ -126,7 +126,7 @@ def side_of_agent(cells: Iterable[CellResult], agent: str, title: str) -> Side:
     Raises:
         ValueError: if it has none.
     """
-    full = read_plan().full_steps
+    full = read_exhibition().full_steps
     found = [cell for cell in cells if (cell.agent, cell.title) == (agent, title) and cell.curves]
 
     def rank(cell: CellResult) -> tuple[bool, str, int]:

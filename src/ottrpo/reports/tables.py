@@ -275,7 +275,7 @@ COLUMNS: dict[str, Column] = {
     "IQM": _score(lambda score: score.iqm),
     "95 %": lambda line: Entry(_interval(line) or DASH.text, _iqm(line).sort),
     "IQM (95 %)": _iqm,
-    "lowest seed": _score(lambda score: score.lowest),
+    "lowest seed": _score(lambda score: float(score.score_n.min())),
     "paper": lambda line: printed(line.published),
     "difference (95 %)": lambda line: difference(line.verdict),
     "verdict": lambda line: word(line.verdict),

@@ -30,11 +30,8 @@ EARLY = 0.25
 class Verdict:
     """One word, and why where that is not plain.
 
-    Attributes:
-        word: the verdict.
-        why: the reason.
-        difference: ours less the paper's, or the better cell less the other.
-        interval: of the difference, where there are seeds enough.
+    The difference is ours less the paper's, or the better cell less the other; it has an interval
+    where there are seeds enough.
     """
 
     word: str

@@ -19,7 +19,7 @@ from ottrpo.terminal import bar
 
 from .layout import AUDITS, MANIFEST, RUNS, run_directories
 from .run_directory import RunDirectory, returns_of
-from .study_folder import StudyFolder, Table, remedy
+from .study_folder import StoredTable, StudyFolder, remedy
 
 # An evaluation: way to act, seed, mark, returns, and what is said if there are none or it is twice.
 Point = tuple[bool, int, int, Sequence[float], str]
@@ -223,7 +223,7 @@ def _read_cell(
     )
 
 
-def _read_curves(table: Table) -> dict[bool, Curves]:
+def _read_curves(table: StoredTable) -> dict[bool, Curves]:
     rows = table.columns(seed=int, mark=int, deterministic=int, returns=_numbers)
     wrong = f"stands there twice or is no number; {remedy(table.path)}"
     return curves_of(
@@ -310,7 +310,7 @@ def _from_seeds(path: Path, environment: str, runs: Sequence[RunDirectory]) -> C
     return CellResult(**who, **kinds[0], curves=run_curves(runs))
 
 
-def _read_runs(table: Table | None) -> dict[str, list[FinishedRun]]:
+def _read_runs(table: StoredTable | None) -> dict[str, list[FinishedRun]]:
     runs: dict[str, list[FinishedRun]] = {}
     kinds: dict[str, Any] = {field.name: field.type for field in fields(FinishedRun)}
     for _, (cell, *values) in () if table is None else table.columns(cell=str, **kinds):
@@ -319,7 +319,7 @@ def _read_runs(table: Table | None) -> dict[str, list[FinishedRun]]:
     return runs
 
 
-def _read_audits(table: Table | None) -> dict[str, CellAudit]:
+def _read_audits(table: StoredTable | None) -> dict[str, CellAudit]:
     names = ("updates", "audited", "violations", "pot_checked", "pot_violations")
     kinds: dict[str, Any] = {"exact_return": float, **dict.fromkeys(names, int)}
     found: dict[str, list[list[Any]]] = {}

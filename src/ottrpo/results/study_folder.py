@@ -32,7 +32,7 @@ _CELL_KEYS = ("environment", "agent", "config", "label", "trained_steps")
 
 @final
 @dataclass(frozen=True)
-class Table:
+class StoredTable:
     """A table as it stands in its file.
 
     Attributes:
@@ -46,7 +46,7 @@ class Table:
     rows: Sequence[Sequence[str]]
 
     @classmethod
-    def parse(cls, path: Path, content: bytes) -> "Table":
+    def parse(cls, path: Path, content: bytes) -> "StoredTable":
         """The table that the file ``path`` holds."""
         try:
             lines = list(csv.reader(io.StringIO(content.decode("utf-8"), newline="")))
@@ -88,7 +88,7 @@ class StudyFolder:
 
     path: Path
     manifest: Mapping[str, Any] = field(default_factory=lambda: {"cells": {}, SUMS: {}})
-    tables: Mapping[str, Table] = field(default_factory=dict)
+    tables: Mapping[str, StoredTable] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> "StudyFolder":
@@ -99,7 +99,7 @@ class StudyFolder:
         """
         manifest = _read_manifest(path / MANIFEST)
         tables = {
-            name: Table.parse(path / name, _read_table(path / name, expected))
+            name: StoredTable.parse(path / name, _read_table(path / name, expected))
             for name, expected in manifest[SUMS].items()
         }
         return cls(path, manifest, tables)
