@@ -3,6 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
@@ -156,3 +157,113 @@ def test_errors_are_those_that_sb3_s_programs_expect(tmp_path):
             small(env=unbounded)
         with pytest.raises(error, match="has no environment"):
             agent.learn(32)
+
+
+class Labelled(Counting):
+    """Keeps the kinds of the actions it is given."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self):
+        super().__init__()
+        self.given = set()
+
+    def step(self, action):
+        self.given.add(type(action))
+        return super().step(action)
+
+
+@pytest.mark.parametrize("kind", [PPO, OTTRPO])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_label_comes_as_numpy_s_number_however_many_environments_there_are(kind, count):
+    envs = [Labelled() for _ in range(count)]
+    left = iter(envs)
+    small(kind, DummyVecEnv([lambda: next(left)] * count)).learn(32)
+    assert all(env.given == {np.int64} for env in envs)
+
+
+class InPlace(Counting):
+    """Writes every observation into the same array, as environments do that save memory."""
+
+    def __init__(self):
+        super().__init__(cut_off=True)
+        self.state = np.zeros(2)
+
+    observation_space = spaces.Box(0.0, 100.0, (2,), np.float64)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset()
+        self.state[:] = 0
+        return self.state, {}
+
+    def step(self, action):
+        _, *rest = super().step(action)
+        self.state += 1
+        return self.state, *rest
+
+
+def test_an_episode_is_cut_off_where_it_was_and_not_where_the_next_one_begins():
+    seen = []
+
+    def callback(told, _):
+        seen.extend(
+            info["terminal_observation"].tolist() for info in told["infos"] if told["dones"]
+        )
+        return True
+
+    agent = small(env=InPlace()).learn(32, callback=callback)
+    assert seen == [[8.0, 8.0]] * 4
+    rollout = agent.collect_rollout(None)
+    np.testing.assert_array_equal(rollout.cut_off.flat, np.full((4, 2), 8.0))
+
+
+def test_a_state_that_no_policy_has_use_for_is_returned_as_it_came():
+    state = (np.ones(3),)
+    assert small().predict(np.zeros(2), state, np.ones(1, bool))[1] is state
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_nobody_acts_on_an_observation_that_is_no_number(bad, deterministic):
+    agent = small(env=Labelled())
+    with pytest.raises(ValueError, match="observation of NaN or infinity"):
+        agent.predict(np.array([0.0, bad]), deterministic=deterministic)
+
+
+def test_callbacks_know_how_long_a_rollout_is():
+    lengths = []
+    small().learn(32, callback=lambda told, _: lengths.append(told["n_rollout_steps"]) or True)
+    assert set(lengths) == {32}
+
+
+def test_the_size_of_the_last_batch_is_told_as_ppo_tells_it():
+    """Programs that silence it, or look for it, know it by these words."""
+    with pytest.warns(UserWarning, match="a truncated mini-batch of size 2"):
+        small(batch_size=15)
+
+
+@pytest.mark.parametrize("env", [Counting, Labelled])
+@pytest.mark.parametrize("made", [np.asarray, torch.as_tensor])
+def test_a_policy_may_be_called_and_its_distribution_asked_for_actions(env, made):
+    agent = small(env=env())
+    seen = made(np.zeros((3, 2), np.float32))
+    actions, values, log_probs = agent.policy(seen, deterministic=True)
+    assert (len(actions), values.shape, log_probs.shape) == (3, (3, 1), (3,))
+    distribution = agent.policy.get_distribution(seen)
+    assert (distribution.get_actions(deterministic=True) == actions).all()
+    assert distribution.get_actions().shape == actions.shape
+    assert type(distribution.get_actions()) is type(seen)
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_without_an_environment_there_are_no_spaces_and_this_is_said(seed):
+    with pytest.raises(ValueError, match="needs an environment to learn its spaces from"):
+        OTTRPO("MlpPolicy", None, seed=seed)
+
+
+def test_a_seed_may_be_numpy_s_and_must_be_a_seed():
+    """Python's generators refuse numpy's numbers, with a list of types that is no help."""
+    assert small(seed=np.int64(3)).seed == 3
+    for bad in (-1, 2.5, "3", True):
+        with pytest.raises(ValueError, match="seed must be"):
+            small(seed=bad)

@@ -114,6 +114,7 @@ def test_a_radius_that_does_not_bind_is_said(tmp_path, capsys):
         ("", "not valid JSON"),
         ("[1, 2]", "one JSON object, got list"),
         ("{}", "known as a problem by one of"),
+        (json.dumps(ROWS)[:-1] + ', "radius": 3.0}', "has the key 'radius' twice"),
         ("[" * 100_000, "JSON"),
         ('{"gain_rk": [[NaN]]}', "must be finite, got NaN"),
         ('{"gain_rk": [[%s]]}' % ("9" * 4000), "must be finite, got one of 4,000 digits"),

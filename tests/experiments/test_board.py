@@ -1,6 +1,7 @@
 """The live table and the plain lines."""
 
 import io
+import os
 import time
 
 import pytest
@@ -82,6 +83,27 @@ def test_how_far_a_run_is_is_read_from_the_ends_of_the_files(jobs, tmp_path):
     assert last_records(log)[-1] == {"a": 2}
     assert len(last_records(log)) < 5000
     assert last_records(tmp_path / "nothing") == []
+    os.mkfifo(tmp_path / "pipe")
+    assert last_records(tmp_path / "pipe") == []
+    log.write_text("3\n" + "[" * 10_000 + '\n{"a": 3}\n')
+    assert last_records(log) == [{"a": 3}]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{}",
+        '{"timestep": "x", "returns": 3, "deterministic": false}',
+        '{"timestep": 1e999}',
+        '{"returns": ["a"], "deterministic": false}',
+    ],
+)
+def test_a_damaged_log_does_not_end_the_study(jobs, line):
+    """Who is to go on from it tells of it; the board is only to show it."""
+    finish(jobs[0])
+    for name in ("metrics.jsonl", "evaluations.jsonl"):
+        (jobs[0].path / name).write_text(line + "\n")
+    assert jobs[0].standing().returned is None
 
 
 def test_the_bar_says_how_far_all_is_and_how_long_the_rest_will_take(jobs, monkeypatch):

@@ -5,7 +5,7 @@ box, densities per unit of action, and values as rewards come, normalised or not
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,18 @@ Array = Any
 MOST_SQUASHED = 1.0 - 1e-6  # beyond it an action could have come from anywhere
 
 
-class Gaussian:
+class Drawn:
+    """What is drawn from any distribution of actions, under SB3's name."""
+
+    sample: Callable[[], Array]
+    mode: Callable[[], Array]
+
+    def get_actions(self, deterministic: bool = False) -> Array:
+        """The likeliest action of each row, or a sample."""
+        return self.mode() if deterministic else self.sample()
+
+
+class Gaussian(Drawn):
     """Independent normal distributions of the coordinates of actions, rows first."""
 
     def __init__(self, actions: BoxActions, rng: np.random.Generator, mean: Array, std: Array):
@@ -54,7 +65,7 @@ class Gaussian:
         return (np.log(self._std) + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
 
 
-class Categorical:
+class Categorical(Drawn):
     """Independent choices among labels, rows first."""
 
     def __init__(self, actions: FiniteActions, rng: np.random.Generator, logits: Array):
@@ -107,7 +118,7 @@ class SquashedGaussian(Gaussian):
         return self._box.to_world(np.tanh(drawn)).reshape(self._shape)
 
 
-class Rich:
+class Rich(Drawn):
     """A mixture of Gaussians or a flow, rows first; its entropy has no formula: ``None``."""
 
     def __init__(self, actions: RichActions, rng: np.random.Generator, head: Array):
@@ -144,7 +155,7 @@ class OnTensors:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._distribution, name)
-        return lambda *arrays: tensors(method(*map(as_arrays, arrays)))
+        return lambda *given, **named: tensors(method(*map(as_arrays, given), **named))
 
 
 Distribution = Gaussian | Rich | Categorical
@@ -240,6 +251,10 @@ class Asked(Playing):
         distribution = self.get_distribution(obs, action_masks)
         actions = distribution.mode() if deterministic else distribution.sample()
         return actions, self.predict_values(obs), distribution.log_prob(actions)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> tuple[Array, Array, Array]:
+        """`forward`, as of SB3's policies."""
+        return self.forward(*arguments, **keywords)
 
     def evaluate_actions(
         self, obs: Any, actions: Array, action_masks: Any = None

@@ -138,6 +138,8 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
     # ------------------------------------------------------------------ building
 
     def _setup_model(self) -> None:
+        if not hasattr(self, "observation_space"):
+            raise ValueError("an agent needs an environment to learn its spaces from, got None")
         self._setup_lr_schedule()
         self.set_random_seed(self.seed)
         self.rng, self._predict_rng, init_rng = streams(self.seed)
@@ -152,14 +154,12 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         if rollout > batch_size and rollout % batch_size:
             warnings.warn(
                 f"batch_size {batch_size} does not divide the {rollout} steps of a rollout: "
-                "the last batch of each epoch is smaller",
+                f"each epoch ends with a truncated mini-batch of size {rollout % batch_size}",
                 stacklevel=2,
             )
         self.policy: Any = self  # SB3's tools look for a policy that predicts
 
     def _plan_networks(self) -> None:
-        if not hasattr(self, "observation_space"):
-            raise ValueError("an agent needs an environment to learn its spaces from, got None")
         self.layout = layout_for(self.policy_class, self.observation_space, self.policy_kwargs)
         self.actions = actions_for(self.action_space, self.policy_kwargs, self.LOG_STD_INIT)
         self.architecture = architecture_of(

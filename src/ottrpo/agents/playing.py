@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ottrpo.collect.host import allowed, with_axis
+from ottrpo.core.checks import NonFiniteError
 from ottrpo.engine.acting import Actor
 from ottrpo.engine.spaces import BoxActions, Encoded, FiniteActions, ObservationLayout
 
@@ -47,12 +48,12 @@ class Playing(ABC):
         episode_start: Any = None,
         deterministic: bool = False,
         action_masks: Any = None,
-    ) -> tuple[Array, None]:
+    ) -> tuple[Array, Any]:
         """Actions for one raw observation or a batch of them, as SB3's ``predict``.
 
         Args:
             observation: as the environment gives it; it is normalised here.
-            state: not used; these policies have no memory.
+            state: returned as it came; these policies have no memory.
             episode_start: not used.
             deterministic: the policy's mode (True) or a sample (False).
             action_masks: the allowed actions, for finite action spaces.
@@ -65,13 +66,14 @@ class Playing(ABC):
         batch, vectorised = as_batch(observation, self.observation_space)
         rows = rows_of(batch)
         encoded = self.layout.encode(channels_first(batch, self.observation_space), rows)
+        require_finite_observation(encoded)
         if deterministic and rows not in self._predictors:
             self._predictors = {rows: self.actor(1, rows, None)}
         rng = self._predict_rng
         actor = self._predictors[rows] if deterministic else self.actor(1, rows, rng)
         masks = masks_of(self.actions, action_masks, rows)
         action = actor.act(0, encoded.flat, encoded.images, masks)
-        return (action if vectorised else action.squeeze(0)), None
+        return (action if vectorised else action.squeeze(0)), state
 
     def evaluate(
         self,
@@ -150,6 +152,15 @@ class Predictor:
         action = self._actor.act(self._t, observation.flat, observation.images, mask)
         self._t += self._sampled
         return action
+
+
+def require_finite_observation(encoded: Encoded) -> None:
+    """Refuse to act on what is no number: a label would be chosen all the same."""
+    for seen in (encoded.flat, *encoded.images):
+        if seen.dtype.kind == "f" and not np.isfinite(seen).all():
+            raise NonFiniteError(
+                "predict needs finite numbers, got an observation of NaN or infinity"
+            )
 
 
 def masks_of(actions: BoxActions | FiniteActions, given: Any, rows: int) -> Array | None:

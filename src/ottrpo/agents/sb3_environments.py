@@ -111,9 +111,10 @@ class FiniteOnly(VecEnvWrapper):
             if finite.all():
                 continue
             at = tuple(int(i) for i in np.argwhere(~np.atleast_1d(finite))[0])
+            article = "an" if quantity == "observation" else "a"
             raise NonFiniteError(
                 f"{name_of(self.venv)}: environment {at[0] if index is None else index} returned "
-                f"a {quantity} of {np.atleast_1d(leaf)[at]} at step "
+                f"{article} {quantity} of {np.atleast_1d(leaf)[at]} at step "
                 f"{self._taken() + self.num_envs}; {ADVICE}"
             )
 

@@ -363,6 +363,7 @@ CHECKS: dict[str, Check] = {
     "cost": lambda name, value: cost_from_data(value),
     "log_std_final": finite,
     "sde_sample_freq": lambda name, value: at_least(name, value, -1),
+    "seed": lambda name, value: at_least(name, value, 0),
     "n_sources": lambda name, value: at_least(name, value, 0),
     "n_samples": lambda name, value: at_least(name, value, 2),
     **dict.fromkeys(

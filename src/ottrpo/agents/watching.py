@@ -207,6 +207,7 @@ class Watcher:
             starts = agent._last_episode_starts
             agent.rollout_buffer = RolloutView(agent, self._actor, recorder, starts=starts)
             told["env"], told["rollout_buffer"] = agent.env, agent.rollout_buffer
+            told["n_rollout_steps"] = agent.rollout_buffer.buffer_size
         else:
             agent._last_episode_starts = recorder.done[t - 1]
         agent._seen = recorder.at(t)  # what the action answered to, as SB3's callbacks find it

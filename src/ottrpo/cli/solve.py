@@ -63,8 +63,11 @@ class Solve:
 
 
 def _loads(text: str) -> Any:
+    from ottrpo.persistence.strict_json import once_each
+
+    hooks: Any = {"parse_constant": _refuse_constant, "parse_int": _integer}
     try:
-        return json.loads(text, parse_constant=_refuse_constant, parse_int=_integer)
+        return json.loads(text, object_pairs_hook=once_each, **hooks)
     except json.JSONDecodeError as error:
         raise ValueError(
             f"not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}"

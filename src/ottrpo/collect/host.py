@@ -1,6 +1,7 @@
 """Environments on the host: made by their ids, stepped, and what happened kept and checked."""
 
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from typing import Any, Protocol
 
 import gymnasium as gym
@@ -46,23 +47,20 @@ class SingleSource:
         layout: ObservationLayout,
         name: str,
         masks: Callable[[], Array | None],
-        *,
-        scalar_action: bool,
     ) -> None:
         self._step, self._reset = env.step, env.reset
         self._encode = layout.encode
         self._plain = layout.is_plain
-        self._scalar_action = scalar_action
         self.name = name
         self.masks = masks
 
     def step(self, t: int, action: Array, rollout: "Recorder") -> Infos:
         """Step the environment; start a new episode if this one ended."""
-        act = int(action[0]) if self._scalar_action else action[0]
-        observation, reward, terminated, truncated, info = self._step(act)
+        observation, reward, terminated, truncated, info = self._step(action[0])
         rollout.reward[t] = reward
         if terminated or truncated:
             cut_off = bool(truncated and not terminated)
+            observation = deepcopy(observation)  # who begins anew may write into the same array
             info["terminal_observation"] = observation  # what SB3's callbacks look for
             info["TimeLimit.truncated"] = cut_off
             rollout.end(t, 0, info, self._encode(observation, 1) if cut_off else None)
@@ -280,8 +278,7 @@ def source_of(
     if isinstance(actions, FiniteActions) and masked:
         masks = lambda: allowed(actions, np.stack(env.env_method("action_masks")))  # noqa: E731
     if type(env) is DummyVecEnv and env.num_envs == 1:
-        scalar = isinstance(actions, FiniteActions) and actions.scalar
-        return SingleSource(env.envs[0], layout, name, masks, scalar_action=scalar), masked
+        return SingleSource(env.envs[0], layout, name, masks), masked
     return VectorSource(env, layout, name, masks), masked
 
 

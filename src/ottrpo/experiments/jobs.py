@@ -72,7 +72,13 @@ class Job:
         return "finished" if directory.finished and audited else "unfinished"
 
     def standing(self) -> "Standing":
-        """How far the run is, from the ends of its files."""
+        """How far the run is, from the ends of its files; who is damaged there is nowhere."""
+        try:
+            return self._standing()
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return Standing()  # going on, which reads all of them, tells what is wrong
+
+    def _standing(self) -> "Standing":
         metrics = last_records(self.path / METRICS)
         evaluations = last_records(self.path / EVALUATIONS)
         way = self.spec.protocol.deterministic[0]

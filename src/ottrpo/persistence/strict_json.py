@@ -93,12 +93,18 @@ def _plain(value: Any, where: str) -> Any:
     raise ValueError(f"{where} can't be saved: it is a {type(value).__name__}, not plain data")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> Any:
+def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these keys; of a doubled one nobody knows which was meant."""
     made: dict[str, Any] = {}
     for key, value in pairs:
         if key in made:
             raise ValueError(f"its JSON has the key {in_short(key)} twice")
         made[key] = value
+    return made
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Any:
+    made = once_each(pairs)
     if NON_FINITE not in made:
         return made
     name = made[NON_FINITE]

@@ -193,6 +193,8 @@ def read_tail(path: Path, count: int) -> bytes:
 
 def last_records(path: Path) -> list[dict[str, Any]]:
     """The last whole records of a log, few or none; also while somebody writes it."""
+    if not path.is_file():  # a pipe would be waited for
+        return []
     try:
         content = read_tail(path, TAIL)
     except OSError:
@@ -202,9 +204,9 @@ def last_records(path: Path) -> list[dict[str, Any]]:
     whole = lines[1:-1] if len(content) == TAIL else lines[:-1]
     records = []
     for line in whole:
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             records.append(json.loads(line))
-    return records
+    return [record for record in records if isinstance(record, dict)]
 
 
 def returns_of(record: Any, episodes: int | None = None) -> list[float]:
