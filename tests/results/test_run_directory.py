@@ -6,7 +6,8 @@ import os
 import numpy as np
 import pytest
 
-from ottrpo.results.run_directory import RunDirectory
+from ottrpo.results.reading import curves_of
+from ottrpo.results.run_directory import RunDirectory, returns_of
 
 
 def test_what_is_written_is_read_back(tmp_path):
@@ -108,3 +109,12 @@ def test_what_is_no_run_is_refused(tmp_path, text, complaint):
         RunDirectory.open(tmp_path)
     with pytest.raises(ValueError, match="no directory"):
         RunDirectory.open(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("mark", [10**30, -1])
+def test_a_mark_that_no_array_holds_is_refused(mark):
+    """Found by edits of a table whose checksum was made anew: it ended in an OverflowError."""
+    with pytest.raises(ValueError, match="no mark"):
+        curves_of([(True, 0, mark, [1.0], "no mark")])
+    with pytest.raises(ValueError, match="an evaluation can't be"):
+        returns_of({"deterministic": True, "mark": mark, "returns": [1.0]})

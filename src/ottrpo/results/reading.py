@@ -18,7 +18,7 @@ from ottrpo.core.checks import Floats, require
 from ottrpo.terminal import bar
 
 from .layout import AUDITS, MANIFEST, RUNS, run_directories
-from .run_directory import RunDirectory, returns_of
+from .run_directory import RunDirectory, is_mark, returns_of
 from .study_folder import StoredTable, StudyFolder, remedy
 
 # An evaluation: way to act, seed, mark, returns, and what is said if there are none or it is twice.
@@ -267,7 +267,7 @@ def curves_of(points: Iterable[Point]) -> dict[bool, Curves]:
     for way, seed, mark, returns, wrong in points:
         curve = found.setdefault(way, {}).setdefault(seed, {})
         mean = sum(returns) / len(returns) if returns else math.nan
-        require(mark not in curve and math.isfinite(mean), wrong)
+        require(is_mark(mark) and mark not in curve and math.isfinite(mean), wrong)
         curve[mark] = mean
     return {way: _arrays(found[way]) for way in sorted(found, reverse=True)}
 

@@ -209,6 +209,11 @@ def last_records(path: Path) -> list[dict[str, Any]]:
     return [record for record in records if isinstance(record, dict)]
 
 
+def is_mark(value: Any) -> bool:
+    """Whether it is a number of steps, and an array can hold it."""
+    return type(value) is int and 0 <= value < 2**63
+
+
 def returns_of(record: Any, episodes: int | None = None) -> list[float]:
     """The returns of an evaluation, which must be one that a run writes.
 
@@ -217,7 +222,7 @@ def returns_of(record: Any, episodes: int | None = None) -> list[float]:
     """
     told = record if isinstance(record, Mapping) else {}
     way, mark, returns = (told.get(key) for key in ("deterministic", "mark", "returns"))
-    if not (isinstance(way, bool) and type(mark) is int and isinstance(returns, list)):
+    if not (isinstance(way, bool) and is_mark(mark) and isinstance(returns, list)):
         raise ValueError(f"an evaluation can't be {in_short(record)}")
     finite = [isinstance(value, int | float) and math.isfinite(value) for value in returns]
     require(
