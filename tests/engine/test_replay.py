@@ -5,14 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ottrpo.engine.critic import (
-    SLOWEST_SWING,
-    Twins,
-    empty_replay,
-    look_ahead,
-    slopes,
-    steps_for,
-)
+from ottrpo.engine.algorithms.critics import SLOWEST_SWING, empty_replay, look_ahead, steps_for
+from ottrpo.engine.critic import Twins, slopes
 from ottrpo.engine.estimate import Rollout
 from ottrpo.engine.networks import Architecture, Policy
 from ottrpo.engine.update import held_out

@@ -10,7 +10,7 @@ from stable_baselines3.common.utils import get_system_info
 
 from ottrpo.core.checks import require_one_of
 from ottrpo.engine import runtime
-from ottrpo.engine.critic import empty_replay
+from ottrpo.engine.algorithms.critics import empty_replay
 from ottrpo.engine.schedules import Schedules
 from ottrpo.engine.spaces import Encoded, ObservationLayout
 from ottrpo.engine.state import Learner, Moments, Observations, Rewards, Signal, TrainState

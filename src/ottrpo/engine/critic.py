@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .arrays import Generator, namespace, wide
+from .arrays import Generator
 from .networks import Linear, Policy
 from .state import Learner
 from .update import PROGRAMS, Batch, optimiser, over_minibatches
@@ -23,10 +23,6 @@ Array = Any
 NORM_FLOOR = 1e-5
 # an action varies by its noise alone, and little next to a normalised observation
 ACTION_SCALE = 3.0
-MOST_STEPS, SHORTEST_RATE = 9, 1e-6
-STEPS_PER_SWING = 0.5  # a fast body's news of long ago are of another gait
-SLOWEST_SWING = 1000.0  # in steps; also of what does not swing
-SMALLEST_SPREAD = 1e-30
 FOLLOWING = 0.005  # of the way to the critics that their followers go with every step
 
 
@@ -171,136 +167,3 @@ def make_fit(
         return (Learner(twins, moments), followers), {"critic_loss": loss}
 
     return over_minibatches(step)
-
-
-class Replay(NamedTuple):
-    """The last W steps of n environments, oldest first.
-
-    Attributes:
-        flat: raw features [W + 1, n, f]; the last entry is where the next rollout starts.
-        action: as drawn, not clipped [W, n, d]; of labels their numbers.
-        reward: raw [W, n].
-        done: the episode ended with this step [W, n].
-        terminated: for good, rather than by a time limit [W, n].
-        filled: how many of the W steps are there yet.
-    """
-
-    flat: Array
-    action: Array
-    reward: Array
-    done: Array
-    terminated: Array
-    filled: Array
-
-    def followed_by(self, rollout: Any) -> "Replay":
-        """The window after a `Rollout`; the oldest steps go."""
-        steps, window = len(rollout.reward), len(self.reward)
-        xp = namespace(rollout.reward)
-
-        def then(old: Array, new: Array) -> Array:
-            # the last observation of the window is the first of the rollout
-            return xp.concatenate([old[:window], new])[-len(old) :].astype(old.dtype)
-
-        return Replay(
-            flat=then(self.flat, rollout.flat),
-            action=then(self.action, rollout.drawn.get("action", rollout.drawn.get("label"))),
-            reward=then(self.reward, rollout.reward),
-            done=then(self.done, rollout.done),
-            terminated=then(self.terminated, rollout.terminated),
-            filled=xp.minimum(self.filled + np.int32(steps), np.int32(window)),
-        )
-
-    def picked(self, uniform: Array) -> tuple[Array, Array]:
-        """Steps and environments of the window that is there, for uniform numbers below 1."""
-        steps, rows = self.reward.shape
-        row = steps * rows - 1 - (uniform * (self.filled * rows)).astype(np.int32)
-        return row // rows, row % rows
-
-    def swing(self, steps: int) -> Array:
-        """How many steps a feature took to swing once in the last ``steps``, in geometric mean.
-
-        What swings as x = sin(2πt/T) changes by (2π/T)² Var x in the mean square.
-        """
-        xp = namespace(self.flat)
-        flat, goes_on = wide(self.flat[-steps - 1 :]), ~self.done[-steps:, :, None]
-        square = (xp.where(goes_on, flat[1:] - flat[:-1], 0.0) ** 2).sum((0, 1))
-        varies = flat.max((0, 1)) > flat.min((0, 1))
-        spread = xp.where(varies, flat.var((0, 1)) * goes_on.sum(), 1.0)
-        turning = xp.sqrt(square / xp.maximum(spread, SMALLEST_SPREAD))
-        swings = xp.log(2.0 * np.pi / xp.maximum(turning, 2.0 * np.pi / SLOWEST_SWING))
-        mean = xp.where(varies, swings, 0.0).sum() / xp.maximum(varies.sum(), 1)
-        return xp.where(varies.any(), xp.exp(mean), SLOWEST_SWING)
-
-
-def empty_replay(window: int, environments: int, features: int, size: int) -> Replay:
-    """A window without any step yet."""
-    shape = (window, environments)
-    return Replay(
-        np.zeros((window + 1, environments, features), np.float32),
-        np.zeros((*shape, size), np.float32),
-        np.zeros(shape, np.float32),
-        np.zeros(shape, np.bool_),
-        np.zeros(shape, np.bool_),
-        np.int32(0),
-    )
-
-
-class Ahead(NamedTuple):
-    """What the next steps brought, from every step of a window.
-
-    Attributes:
-        reward: discounted sum [W, n].
-        discount: of the value of where they led to; 0 if the episode had ended [W, n].
-        where: that step [W, n].
-        known: whether anything is; what followed a step that was cut off by a time limit was not
-            kept [W, n].
-    """
-
-    reward: Array
-    discount: Array
-    where: Array
-    known: Array
-
-
-def steps_for(discount: Array, swing: Array) -> Array:
-    """How many steps the returns should have that critics learn with a discount.
-
-    What followed after the next step was done by another policy, and misleads. But news come
-    nearer by as many steps as returns have, and from far ahead they would never arrive: one step
-    for every hundred of the horizon beyond the first hundred, as long as these are less than
-    `STEPS_PER_SWING` of a ``swing`` of what is observed.
-    """
-    xp = namespace(discount)
-    horizon = 1.0 / xp.maximum(1.0 - discount, SHORTEST_RATE)
-    steps = xp.minimum(horizon / 100.0 - 1.0, STEPS_PER_SWING * swing)
-    return xp.clip(xp.round(steps), 1, MOST_STEPS)
-
-
-def look_ahead(
-    replay: Replay, reward_tn: Array, discount: Array, steps: Array, most: int = MOST_STEPS
-) -> Ahead:
-    """Returns of ``steps`` steps, or of fewer where the episode or the window ends before.
-
-    Args:
-        replay: the window.
-        reward_tn: its rewards, normalised.
-        discount: γ.
-        steps: how many.
-        most: how many they may be.
-    """
-    xp = namespace(reward_tn)
-    window = len(reward_tn)
-    first_tn = xp.arange(window)[:, None] + xp.zeros_like(replay.done, np.int32)
-    cut_tn = replay.done & ~replay.terminated
-    reward_tn = wide(reward_tn)
-    total, weight = xp.zeros_like(reward_tn), xp.ones_like(reward_tn)
-    where, goes_on, known = first_tn, xp.ones_like(replay.done), ~cut_tn
-    for k in range(most):
-        now = xp.minimum(first_tn[:, 0] + k, window - 1)
-        goes_on = goes_on & ~cut_tn[now] & (first_tn + k < window) & (k < steps)
-        total = total + xp.where(goes_on, weight * reward_tn[now], 0.0)
-        where = xp.where(goes_on, first_tn + k + 1, where)
-        ended = goes_on & replay.terminated[now]
-        weight = xp.where(ended, 0.0, xp.where(goes_on, weight * discount, weight))
-        goes_on = goes_on & ~ended
-    return Ahead(total, weight, where, known)

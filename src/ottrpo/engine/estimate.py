@@ -178,6 +178,16 @@ def explained_variance(batch: Experience) -> Array:
     return xp.where(variance == 0, 0.0, 1.0 - left)
 
 
+def told(batch: Experience, fit: dict[str, Array], now: Now) -> dict[str, Array]:
+    """What all algorithms log: how the fit went, and the settings that change."""
+    return {
+        "train/discount": now.discount,
+        "train/explained_variance": explained_variance(batch),
+        **{f"train/{name}": value for name, value in fit.items()},
+        "train/learning_rate": now.learning_rate,
+    }
+
+
 def require_finite_estimates(
     name: Name, state: TrainState, batch: Experience, shape: tuple[int, int], end: int
 ) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottrpo.engine.arrays import Generator
-from ottrpo.engine.estimate import Estimator, Experience, explained_variance
+from ottrpo.engine.estimate import Estimator, Experience
 from ottrpo.engine.networks import Architecture, Networks
 from ottrpo.engine.schedules import Now
 from ottrpo.engine.spaces import BoxActions, FiniteActions
@@ -20,16 +20,6 @@ from ottrpo.engine.state import Learner, TrainState
 
 Array = Any
 Report = dict[str, Array]
-
-
-def told(batch: Experience, fit: Report, now: Now) -> Report:
-    """What all algorithms log: how the fit went, and the settings that change."""
-    return {
-        "train/discount": now.discount,
-        "train/explained_variance": explained_variance(batch),
-        **{f"train/{name}": value for name, value in fit.items()},
-        "train/learning_rate": now.learning_rate,
-    }
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

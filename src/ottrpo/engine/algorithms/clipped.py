@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ottrpo.engine.arrays import Generator, like, single
-from ottrpo.engine.estimate import Experience
+from ottrpo.engine.estimate import Experience, told
 from ottrpo.engine.models.labels import choice_log_probabilities
 from ottrpo.engine.networks import Networks, Policy
 from ottrpo.engine.schedules import Now
@@ -17,7 +17,7 @@ from ottrpo.engine.spaces import BoxActions
 from ottrpo.engine.state import Learner, TrainState
 from ottrpo.engine.update import Batch, make_descend, minibatches, start
 
-from .base import Algorithm, Report, told
+from .base import Algorithm, Report
 from .objective import clipped_loss, gaussian_log_probability
 from .ottrpo import actor_critic_loss
 

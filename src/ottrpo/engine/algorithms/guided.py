@@ -20,13 +20,13 @@ import optax  # type: ignore[import-untyped]
 from jax.flatten_util import ravel_pytree
 
 from ottrpo.engine.arrays import Generator, on_host
-from ottrpo.engine.estimate import Experience
+from ottrpo.engine.estimate import Experience, told
 from ottrpo.engine.networks import Networks
 from ottrpo.engine.schedules import Now
 from ottrpo.engine.state import Learner, TrainState
 from ottrpo.engine.update import ADAM_EPSILON, Batch, compiled, minibatches, over_minibatches
 
-from .base import Algorithm, Report, told
+from .base import Algorithm, Report
 from .behaviour import (
     Features,
     Potentials,

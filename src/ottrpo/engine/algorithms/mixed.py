@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from ottrpo.engine.arrays import Generator, like, namespace, put, single
-from ottrpo.engine.critic import slopes, steps_for
+from ottrpo.engine.critic import slopes
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.models.base import Given, Plan
 from ottrpo.engine.models.linear import LINEAR_REACH, Linear, linear_plan
@@ -44,7 +44,7 @@ from ottrpo.engine.update import (
 )
 
 from .base import Report
-from .critics import CRITIC_BATCH, WithCritics
+from .critics import CRITIC_BATCH, WithCritics, steps_for
 from .ottrpo import LONGEST, SHORTEST_STEP, STRETCH, TrustRegion, paced
 
 Array = Any

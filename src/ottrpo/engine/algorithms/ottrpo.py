@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ottrpo.core.traceable import solve_linear
 from ottrpo.engine.advantage import AdvantageFit, AdvantageNetwork
 from ottrpo.engine.arrays import Generator, like, namespace, single
-from ottrpo.engine.estimate import Experience
+from ottrpo.engine.estimate import Experience, told
 from ottrpo.engine.models import Model, Plan
 from ottrpo.engine.models.base import Given, PolicyLoss
 from ottrpo.engine.networks import Networks
@@ -30,7 +30,7 @@ from ottrpo.engine.update import (
     with_policy,
 )
 
-from .base import Algorithm, Report, told
+from .base import Algorithm, Report
 from .objective import nearer
 
 Array = Any

@@ -18,7 +18,7 @@ import numpy as np
 from ottrpo.core import SquaredEuclidean
 from ottrpo.engine.arrays import Generator, like
 from ottrpo.engine.critic import Twins
-from ottrpo.engine.estimate import Experience
+from ottrpo.engine.estimate import Experience, told
 from ottrpo.engine.models.base import gaussian_spent
 from ottrpo.engine.networks import Networks, Policy
 from ottrpo.engine.schedules import Now
@@ -33,7 +33,7 @@ from ottrpo.engine.update import (
     with_policy,
 )
 
-from .base import Report, told
+from .base import Report
 from .critics import WithCritics, in_order
 
 Array = Any
