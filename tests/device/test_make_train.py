@@ -148,6 +148,24 @@ def test_a_time_limit_is_no_ending():
     assert told[Paying] > 5.0  # 10 in the limit
 
 
+class Telling(Pendulum):
+    """It tells what every step costs, and that it was one."""
+
+    def step(self, state, action):
+        after = super().step(state, action)
+        metrics = {"cost": -after.reward, "steps": jnp.ones(())}
+        return after._replace(done=jnp.array(False), metrics=metrics)
+
+
+def test_what_an_environment_tells_is_logged():
+    loop = make_train(Telling(), SMALL, total_timesteps=UPDATE).loop
+    first = jax.jit(loop.init)(jax.random.key(0))
+    after, told = jax.jit(loop.update)(first)
+    assert told["env/steps"] == 1.0
+    # no episode has ended: what it cost so far is what the running ones have lost
+    np.testing.assert_allclose(told["env/cost"] * UPDATE, -after.score.sum(), rtol=1e-5)
+
+
 def test_an_update_that_is_no_number_is_taken_back_and_the_others_go_on():
     train = make_train(Breaking(), SMALL, total_timesteps=4 * UPDATE)
     loop = train.loop

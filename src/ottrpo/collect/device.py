@@ -97,7 +97,7 @@ class DeviceTraining:
     def update(self, loop: Loop) -> tuple[Loop, Report]:
         """A rollout, and what is learnt from it; nothing, if something is no number."""
         before, rng = loop.train, Randomness(loop.train.key)
-        after, rollout, lengths, scores = self._collect(loop, rng)
+        after, rollout, lengths, scores, metrics = self._collect(loop, rng)
         progress = self._progress(before.progress, rollout.done, lengths)
         known = progress.lengths.sum() / jnp.clip(progress.episodes, 1, self.window)
         lasted = jnp.where(progress.episodes > 0, known, progress.steps / self.n_envs)
@@ -112,7 +112,8 @@ class DeviceTraining:
         suspects = (rollout.flat, rollout.reward, batch.advantage, state.learners)
         broken = jnp.where(loop.broken > 0, loop.broken, _first_broken(suspects))
         after = _where(broken > 0, loop, after)._replace(broken=broken)
-        return after, report | {"rollout/ep_rew_mean": mean}
+        told = {f"env/{name}": value for name, value in metrics.items()}
+        return after, report | told | {"rollout/ep_rew_mean": mean}
 
     def evaluate(self, state: TrainState, key: Array, episodes: int, noisy: Array = 0.0) -> Array:
         """Undiscounted returns [episodes] of whole episodes; nothing of training changes.
@@ -141,8 +142,10 @@ class DeviceTraining:
         start = (0, first.world, first.obs, jnp.zeros(episodes), jnp.ones(episodes, bool))
         return jax.lax.while_loop(unfinished, step, jax.tree.map(_settled, start))[3]
 
-    def _collect(self, loop: Loop, rng: Randomness) -> tuple[Loop, Rollout, Array, Array]:
-        """Act for a rollout; also the lengths and returns of episodes where they ended."""
+    def _collect(
+        self, loop: Loop, rng: Randomness
+    ) -> tuple[Loop, Rollout, Array, Array, dict[str, Array]]:
+        """Act for a rollout; also lengths and returns of episodes where they ended, and metrics."""
         state, limit = loop.train, self.environment.max_episode_steps
         noise = self._noise(state, rng, self.n_steps, self.n_envs)
         starts = self._reset(rng, self.n_envs) if self.environment.costly_reset else None
@@ -162,16 +165,18 @@ class DeviceTraining:
                 score=jnp.where(done, 0.0, score),
             )
             kept = (loop.obs, after.obs, after.reward, done, terminated)
-            return next_loop, (*kept, drawn, age, score)
+            metrics = jax.tree.map(jnp.mean, after.metrics)
+            return next_loop, (*kept, drawn, age, score, metrics)
 
         keys = jax.random.split(rng.key, self.n_steps + 1)
         rng.key = keys[0]
         loop, kept = jax.lax.scan(step, loop, (jnp.arange(self.n_steps), keys[1:]))
-        obs, seen, reward, done, terminated, drawn, age, score = kept
+        obs, seen, reward, done, terminated, drawn, age, score, metrics = kept
         flat = self._flat(jnp.concatenate([obs, loop.obs[None]]), 2)
         # of every step, whether it was cut off or not: what follows is then a mere replacement
         ends = CutOff((), self._flat(seen, 2).reshape(-1, flat.shape[-1]), ())
-        return loop, Rollout(flat, (), reward, done, terminated, drawn, ends), age, score
+        rollout = Rollout(flat, (), reward, done, terminated, drawn, ends)
+        return loop, rollout, age, score, jax.tree.map(jnp.mean, metrics)
 
     def _step(
         self, train: TrainState, world: Any, obs: Array, noise: Array
@@ -191,7 +196,7 @@ class DeviceTraining:
         )
         done, cut = (jnp.broadcast_to(x, (len(flat),)) > 0 for x in (after.done, after.truncation))
         reward = jnp.asarray(after.reward, jnp.float32)
-        return State(world, obs, reward, done | cut, cut), drawn
+        return State(world, obs, reward, done | cut, cut, after.metrics), drawn
 
     def _noise(self, state: TrainState, rng: Randomness, steps: int, rows: int) -> Any:
         left, ended = self._left(state.progress), state.signal.ended

@@ -30,6 +30,7 @@ class State(NamedTuple):
         reward: of the last action.
         done: the episode is over, for whatever reason.
         truncation: it was cut off rather than ended: what would have followed still counts.
+        metrics: numbers by name, of `step`; their means over a rollout are logged as ``env/NAME``.
     """
 
     world: Any
@@ -37,6 +38,7 @@ class State(NamedTuple):
     reward: Array = 0.0
     done: Array = False
     truncation: Array = False
+    metrics: dict[str, Array] = {}  # noqa: RUF012  # a default of a NamedTuple, never written to
 
 
 class Environment(Protocol):

@@ -69,7 +69,9 @@ class Brax:
         return self._as_ours(self._env.step(state.world, action))
 
     def _as_ours(self, inner: Any) -> State:
-        return State(inner, _seen(inner.obs), inner.reward, inner.done > 0)
+        return State(
+            inner, _seen(inner.obs), inner.reward, inner.done > 0, metrics=dict(inner.metrics)
+        )
 
 
 class Playground(Brax):

@@ -39,8 +39,8 @@ class Hosted(gymnasium.Env[Array, Array]):
         if self._state is None:
             raise gymnasium.error.ResetNeeded("reset comes before the first step")
         after = self._state = self._step(self._state, action)
-        cut = bool(after.truncation)
-        return np.asarray(after.obs), float(after.reward), bool(after.done) and not cut, cut, {}
+        cut, info = bool(after.truncation), {name: float(x) for name, x in after.metrics.items()}
+        return np.asarray(after.obs), float(after.reward), bool(after.done) and not cut, cut, info
 
 
 def hosted(env_id: str, **kwargs: Any) -> gymnasium.Env[Array, Array]:
