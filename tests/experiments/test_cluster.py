@@ -281,13 +281,21 @@ def finish(process):
 def runs_by_node(nodes):
     """For each node the processes of runs on it: (Ray's worker, the run)."""
     everybody = {process.pid: process for process in processes()}
-    runs = [p for p in everybody.values() if b"--multiprocessing-fork" in p.command]
+
+    def parent(process):
+        return everybody.get(process.parent)
+
+    # a run is forked by a server, and looks like it; the server is a child of Ray's worker
+    servers = [
+        p for p in everybody.values() if b"multiprocessing.forkserver" in b" ".join(p.command)
+    ]
+    runs = [
+        (worker, run)
+        for run in servers
+        if (server := parent(run)) in servers and (worker := parent(server)) is not None
+    ]
     return [
-        [
-            (run.parent, run.pid)
-            for run in runs
-            if run.parent in everybody and everybody[run.parent].session == node.process.pid
-        ]
+        [(worker.pid, run.pid) for worker, run in runs if worker.session == node.process.pid]
         for node in nodes
     ]
 
