@@ -67,6 +67,17 @@ def test_the_commands_are_handed_over_with_our_settings(tables, monkeypatch, giv
     assert seen == [handed_over]
 
 
+def test_what_a_file_may_not_hold_ends_the_command_in_one_line(tables, monkeypatch):
+    tables.train.train = tables.enjoy.enjoy = lambda: OTTRPO(
+        "MlpPolicy", "Pendulum-v1", ent_coef=0.01
+    )
+    monkeypatch.setattr(sys, "argv", ["zoo", "train", "--algo", "ottrpo"])
+    with pytest.raises(SystemExit) as end:
+        zoo.main()
+    assert str(end.value).startswith("OTTRPO has no 'ent_coef': exploration is set by")
+    assert "\n" not in str(end.value)
+
+
 @pytest.mark.parametrize(
     ("lacking", "told"),
     [

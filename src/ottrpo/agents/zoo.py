@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from ..core.checks import Refused
+
 # what the Zoo reads with ``-conf ottrpo.agents.zoo``: our defaults for every environment
 hyperparams: dict[str, dict[str, Any]] = {
     "default": {"policy": "MlpPolicy", "n_timesteps": 1e6},
@@ -85,7 +87,10 @@ def main() -> None:
     given = {"-conf", "--conf-file"} & set(sys.argv)
     if verb == "train" and "ottrpo" in sys.argv and not given:
         sys.argv += ["-conf", "ottrpo.agents.zoo"]
-    verbs[verb]()
+    try:
+        verbs[verb]()
+    except Refused as refusal:  # a key of a file or of --hyperparams
+        sys.exit(str(refusal))
 
 
 if __name__ == "__main__":
