@@ -27,6 +27,7 @@ from ottrpo.engine.schedules import (
     as_schedule,
 )
 from ottrpo.engine.spaces import BinnedActions, BoxActions
+from ottrpo.persistence import bundle
 from ottrpo.persistence.checkpoints import Saved
 
 from .base import DeepAgent
@@ -122,7 +123,8 @@ class OTTRPO(DeepAgent):
     def _read(cls, saved: Saved, env: Any, settings: Mapping[str, Any]) -> Self:
         """As all are read; whoever was saved without critics has none."""
         names = ("critic.", "advantage.")
-        said = "advantage" in settings or saved.data["settings"].get("advantage") is not None
+        with bundle.interpreting(saved.path):
+            said = "advantage" in settings or saved.data["settings"].get("advantage") is not None
         if said or any(array.startswith(names) for array in saved.arrays):
             return super()._read(saved, env, settings)
         agent = super()._read(saved, env, {"advantage": "gae", **settings})
