@@ -219,18 +219,17 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         """
         numbered = isinstance(self.observation_space, spaces.Discrete)
         ours = self._vec_normalize_env is None  # a VecNormalize around the environment does it all
+        told = self.told
         normaliser = Normaliser(
             measured=self.layout.measured,
-            clip_obs=self.told.clip_obs,
-            clip_reward=self.told.clip_reward,
-            discount=self.told.gamma
-            if isinstance(self.told.gamma, float)
-            else AUTO_REWARD_DISCOUNT,
-            observations=self.told.normalize_obs and ours,
-            rewards=self.told.normalize_reward and ours,
+            clip_obs=told.clip_obs,
+            clip_reward=told.clip_reward,
+            discount=told.gamma if isinstance(told.gamma, float) else AUTO_REWARD_DISCOUNT,
+            observations=told.normalize_obs and ours,
+            rewards=told.normalize_reward and ours,
         )
         return {
-            **self.told.of(kind),
+            **told.of(kind),
             "architecture": self.architecture,
             "actions": self.actions,
             "estimate": Estimator(normaliser=normaliser, numbered=numbered, limits_end=limits_end),
