@@ -12,6 +12,7 @@ from ottrpo import BGPG, OTTRPO, TabularOTTRPO
 from ottrpo.agents import export
 from ottrpo.agents.sb3 import A2C, PPO, TRPO
 from ottrpo.cli import main
+from ottrpo.engine.state import Learner
 
 VECTOR = spaces.Box(-np.inf, np.inf, (3,), np.float64)
 IMAGE = spaces.Box(0, 255, (40, 36, 3), np.uint8)  # channels last, as environments give them
@@ -82,8 +83,9 @@ def test_on_a_thousand_observations_it_does_as_predict(name, monkeypatch):
 def test_what_normalises_is_inside():
     agent = trained(OTTRPO, "box")
     content = export.to_onnx(agent).SerializeToString()
-    seen = agent.train_state.observations
-    agent.train_state = agent.train_state._replace(observations=seen._replace(mean=seen.mean + 1))
+    played = agent.train_state.learners["played"].networks
+    moved = Learner(played._replace(mean=played.mean + 1), ())
+    agent.train_state = agent.train_state.with_learner("played", moved)
     agent._predictors = {}
     assert export.largest_difference(agent, content) > 1e-3
 

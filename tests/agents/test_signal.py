@@ -2,15 +2,19 @@
 
 import equinox as eqx
 import gymnasium as gym
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
 
 from ottrpo import OTTRPO
 from ottrpo.core import PNorm
+from ottrpo.engine.algorithms.critics import empty_replay
 from ottrpo.engine.critic import slopes
 from ottrpo.engine.schedules import value_at
 from ottrpo.engine.update import block
+from ottrpo.persistence import bundle
 
 SMALL = {"n_steps": 256, "batch_size": 64, "n_epochs": 4, "seed": 0}
 GAINS = {"ot/gain_fitted", "ot/gain_held_out", "ot/gain_held_out_per_cost"}
@@ -290,7 +294,7 @@ def test_the_rate_of_critics_falls_where_nothing_ends(env, falls):
     assert rates == pytest.approx([1e-3])
 
 
-def test_what_is_played_is_the_average_of_late_policies():
+def test_what_is_kept_is_the_average_of_late_policies():
     agent = OTTRPO("MlpPolicy", Aim(), **SMALL | {"n_steps": 64})
     policies, record = [], agent._train_and_record
 
@@ -303,12 +307,87 @@ def test_what_is_played_is_the_average_of_late_policies():
     expected = policies[0]
     for i in range(1, 60):  # a twentieth of the updates so far, one at least
         expected = expected + (policies[i] - expected) / max(1.0, 0.05 * (i + 1))
-    played = agent.train_state.played
-    np.testing.assert_allclose(played.head.weight, expected, atol=1e-6)
+    average = agent.train_state.learners["average"].networks
+    np.testing.assert_allclose(average.head.weight, expected, atol=1e-6)
     assert np.abs(policies[-1] - expected).max() > 1e-4
-    seen = agent.algorithm.estimate.normaliser(agent.train_state.observations, np.full((1, 2), 0.3))
+
+
+class Spoilt(Aim):
+    """Pays a hundred less from a given step on."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def step(self, action):
+        obs, reward, terminated, truncated, info = super().step(action)
+        self.left -= 1
+        return obs, reward - 100.0 * (self.left < 0), terminated, truncated, info
+
+
+def average_and_played(agent):
+    state = agent.train_state
+    policy, seen = state.played
+    assert np.isfinite(seen.mean).all()
+    return state.learners["average"].networks.head.weight, policy.head.weight
+
+
+def test_what_is_played_is_the_average_that_did_best():
+    agent = OTTRPO("MlpPolicy", Spoilt(24 * 64), **SMALL | {"n_steps": 64})
+    agent.learn(24 * 64)
+    kept, before = agent.train_state.played[0].head.weight, agent.train_state.signal
+    agent.learn(12 * 64, reset_num_timesteps=False)
+    average, played = average_and_played(agent)
+    np.testing.assert_array_equal(played, kept)
+    assert np.abs(played - average).max() > 1e-4
+    after = agent.train_state.signal
+    assert after.best == before.best
+    assert after.returned / after.episodes < before.best - 10.0
+    # and acted with: mean of the kept policy, seen as it saw
+    policy, seen = agent.train_state.played
+    flat = agent.algorithm.estimate.normaliser(seen, np.full((1, 2), 0.3))
     action, _ = agent.predict(np.full(2, 0.3, np.float32), deterministic=True)
-    np.testing.assert_allclose(action, played.gaussian(seen)[0][0], atol=1e-5)
+    np.testing.assert_allclose(action, policy.gaussian(flat)[0][0], atol=1e-5)
+    # what stays worse is taken for what there is
+    agent.learn(26 * 64, reset_num_timesteps=False)
+    assert agent.train_state.signal.best < before.best - 10.0
+    assert np.abs(agent.train_state.played[0].head.weight - kept).max() > 1e-4
+
+
+def test_another_task_begins_anew():
+    agent = OTTRPO("MlpPolicy", Aim(), **SMALL | {"n_steps": 64}).learn(20 * 64)
+    assert agent.train_state.signal.elected > 0
+    agent.set_env(Spoilt(0))
+    agent.learn(64, reset_num_timesteps=False)
+    average, played = average_and_played(agent)
+    np.testing.assert_array_equal(average, played)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_returns_are_those_of_episodes_that_ended_of_late(seed):
+    rng = np.random.default_rng(seed)
+    window, steps, n = 12, int(rng.integers(1, 6)), 2
+    filled = int(rng.integers(steps, window + 1))
+    replay = empty_replay(window, n, 1, 1)
+    reward, done = rng.integers(-5, 6, (window, n)), rng.random((window, n)) < 0.3
+    there = np.arange(window)[:, None] >= window - filled
+    replay = replay._replace(
+        reward=np.where(there, reward, 0).astype(np.float32),
+        done=done & there,
+        filled=np.int32(filled),
+    )
+    total, count = 0, 0
+    for env in range(n):
+        # of what was running when the oldest step that is kept was done nothing is known
+        since, score, whole = window - filled, 0, filled < window
+        for t in range(since, window):
+            score += int(reward[t, env])
+            if done[t, env]:
+                if whole and t >= window - steps:
+                    total, count = total + score, count + 1
+                score, whole = 0, True
+    for array in (np.asarray, jnp.asarray):
+        returned, episodes = jax.tree.map(array, replay).returns(steps)
+        assert (float(returned), int(episodes)) == (total, count)
 
 
 def test_parameters_without_an_average_are_played_themselves():
@@ -316,4 +395,20 @@ def test_parameters_without_an_average_are_played_themselves():
     weights = {k: 0.5 * v for k, v in agent.get_parameters().items() if k.startswith("agent")}
     agent.set_parameters(weights, exact_match=False)
     state = agent.train_state
-    assert eqx.tree_equal(state.played, state.networks.policy)
+    assert eqx.tree_equal(state.played[0], state.networks.policy)
+    np.testing.assert_array_equal(state.played[1].mean, state.observations.mean)
+
+
+def test_an_agent_that_was_saved_without_one_plays_the_average(tmp_path):
+    agent = OTTRPO("MlpPolicy", Aim(), **SMALL).learn(256)
+    agent.save(tmp_path / "agent")
+    arrays, data = bundle.read(tmp_path / "agent.zip", "OTTRPO")
+    old = {name: array for name, array in arrays.items() if not name.startswith("played")}
+    for name in ("returned", "episodes", "best", "elected"):
+        del data["state"]["signal"][name]
+    bundle.write(tmp_path / "old.zip", "OTTRPO", old, data)
+    loaded = OTTRPO.load(tmp_path / "old.zip")
+    state = loaded.train_state
+    assert eqx.tree_equal(state.played[0], agent.train_state.learners["average"].networks)
+    loaded.set_env(Aim())
+    loaded.learn(64)

@@ -206,7 +206,8 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
                 fresh = self.algorithm.init(nothing, nothing, self.n_envs)
             state = state._replace(replay=fresh.replay)
         rewards = state.rewards._replace(return_n=np.zeros(self.n_envs))
-        self.train_state = state._replace(rewards=rewards)
+        signal = state.signal._replace(elected=np.float64(0.0))  # returns may be of another task
+        self.train_state = state._replace(rewards=rewards, signal=signal)
 
     def _algorithm(self) -> Algorithm:
         """What the settings describe."""
@@ -370,7 +371,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
     ) -> Actor:
         """As `Playing.actor` says."""
         state, noise = self.train_state, None
-        policy = state.played if policy is None else policy
+        policy, seen = state.played if policy is None else (policy, state.observations)
         if rng is not None:
             left, ended = self._current_progress_remaining, state.signal.ended
             noise = draw_noise(
@@ -382,7 +383,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
                 sde_sample_freq=self.told.sde_sample_freq,
                 noise_color=value_at(self.schedules.noise_color, left, ended),
             )
-        eyes = Eyes(self.algorithm.estimate.normaliser, state.observations)
+        eyes = Eyes(self.algorithm.estimate.normaliser, seen)
         return actor_for(policy, eyes, self.actions, rows, noise, masked=masked)
 
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:

@@ -18,6 +18,7 @@ from ottrpo.core.checks import require
 from ottrpo.engine.densities import Density, Mixture, RichActions
 from ottrpo.engine.networks import Body, ImageEncoder, Linear
 from ottrpo.engine.spaces import FORBIDDEN, BoxActions
+from ottrpo.engine.state import Normaliser, Observations
 from ottrpo.persistence.bundle import write_atomically
 from ottrpo.tabular.base import TabularAgent
 
@@ -110,8 +111,8 @@ def to_onnx(agent: Any) -> Any:
     )
     graph = Graph()
     flat, images = _observations(graph, agent, _raw_space(agent))
-    flat = _normalised(graph, agent, flat)
-    policy = agent.train_state.played
+    policy, seen = agent.train_state.played
+    flat = _normalised(graph, agent.algorithm.estimate.normaliser, seen, flat)
     output = _linear(graph, policy.head, _latent(graph, policy.body, flat, images))
     actions, space = agent.actions, agent.action_space
     if isinstance(actions, RichActions):
@@ -248,10 +249,9 @@ def _flat(graph: Graph, leaf: str, space: spaces.Space[Any]) -> str:
     return graph.cast(graph.add("Flatten", leaf, axis=1), np.float64)
 
 
-def _normalised(graph: Graph, agent: DeepAgent, flat: str) -> str:
+def _normalised(graph: Graph, normaliser: Normaliser, seen: Observations, flat: str) -> str:
     if not flat:
         return ""
-    normaliser, seen = agent.algorithm.estimate.normaliser, agent.train_state.observations
     if normaliser.observations:
         # as float64, whatever they are kept in: sensors have digits that float32 would lose
         flat = graph.add("Sub", flat, np.asarray(seen.mean, np.float64)[None])

@@ -13,7 +13,7 @@ from ottrpo.engine import runtime
 from ottrpo.engine.algorithms.critics import empty_replay
 from ottrpo.engine.schedules import Schedules
 from ottrpo.engine.spaces import Encoded, ObservationLayout
-from ottrpo.engine.state import Learner, Moments, Observations, Rewards, Signal, TrainState
+from ottrpo.engine.state import Learner, Moments, Observations, Played, Rewards, Signal, TrainState
 from ottrpo.persistence import bundle
 from ottrpo.persistence.checkpoints import Saved
 
@@ -191,10 +191,12 @@ class SavedAgent(VectorSnapshot):
             )
             for name, learner in self.train_state.learners.items()
         }
-        if "average" in learners and not any(name.startswith("average") for name in given):
-            learners["average"] = Learner(learners["agent"].networks.policy, ())
         seen, wanted = self.train_state.observations, given if exact_match else known | given
         mean, scale = acting_scale(wanted, seen.mean.shape)
+        if "played" in learners and not any(name.startswith("played") for name in given):
+            policy = learners["agent"].networks.policy
+            played = Learner(Played(policy, mean, scale), ())
+            learners |= {"average": Learner(policy, ()), "played": played}
         self.train_state = self.train_state._replace(
             learners=learners, observations=seen._replace(mean=mean, scale=scale)
         )
@@ -243,8 +245,12 @@ def restored(state: TrainState, arrays: Mapping[str, Any], data: Mapping[str, An
             unflatten(f"{name}.moments", learner.moments, arrays),
         )
         for name, learner in state.learners.items()
+        if name != "played" or any(array.startswith("played") for array in arrays)
     }
     shape = state.observations.mean.shape
+    acting = acting_scale(arrays, shape)
+    if learners.keys() != state.learners.keys():  # of before one was kept: the average was played
+        learners["played"] = Learner(Played(learners["average"].networks, *acting), ())
     seen = _restored("observations", arrays, data["observation_count"], shape)
     rewards = _restored("rewards", arrays, data["reward_count"], (1,))
     returns = _array(arrays, "rewards.return", (len(arrays["rewards.return"]),))
@@ -252,7 +258,7 @@ def restored(state: TrainState, arrays: Mapping[str, Any], data: Mapping[str, An
         returns = state.rewards.return_n
     return state._replace(
         learners=learners,
-        observations=Observations(seen, *acting_scale(arrays, shape)),
+        observations=Observations(seen, *acting),
         rewards=Rewards(rewards, returns),
         replay=_window(state.replay, arrays),
         signal=_signal(data.get("signal", {})),

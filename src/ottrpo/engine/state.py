@@ -98,6 +98,10 @@ class Signal(NamedTuple):
         gain: what steps gained per length of late, on rows that had no say in them.
         updates: how many there were.
         ended: 1.0 once an episode has ended for good, rather than by a time limit.
+        returned: sum of the returns of episodes that ended in an update, averaged as policies are.
+        episodes: how many there were, likewise.
+        best: mean return of the policies whose average is played.
+        elected: the update at which it was chosen; 0 if none is yet.
     """
 
     pace: Array = np.float64(1.0)
@@ -105,6 +109,18 @@ class Signal(NamedTuple):
     gain: Array = np.float64(0.0)
     updates: Array = np.float64(0.0)
     ended: Array = np.float64(0.0)
+    returned: Array = np.float64(0.0)
+    episodes: Array = np.float64(0.0)
+    best: Array = np.float64(0.0)
+    elected: Array = np.float64(0.0)
+
+
+class Played(NamedTuple):
+    """A policy that is kept to be played, and the normalisation it acts with."""
+
+    policy: Any
+    mean: Array
+    scale: Array
 
 
 class TrainState(NamedTuple):
@@ -134,10 +150,13 @@ class TrainState(NamedTuple):
         return self.learners["agent"].networks
 
     @property
-    def played(self) -> Any:
-        """The policy to act with once training is over: the average of late, if one is kept."""
-        average = self.learners.get("average")
-        return self.networks.policy if average is None else average.networks
+    def played(self) -> tuple[Any, Observations]:
+        """The policy to act with once training is over, the one that is kept for it if any is."""
+        kept = self.learners.get("played")
+        if kept is None:
+            return self.networks.policy, self.observations
+        policy, mean, scale = kept.networks
+        return policy, self.observations._replace(mean=mean, scale=scale)
 
     def with_learner(self, name: str, learner: Learner) -> "TrainState":
         """The state with another learner under this name."""

@@ -189,6 +189,24 @@ class Replay(NamedTuple):
         row = steps * rows - 1 - (uniform * (self.filled * rows)).astype(np.int32)
         return row // rows, row % rows
 
+    def returns(self, steps: int) -> tuple[Array, Array]:
+        """Of episodes that ended in the last ``steps``: the sum of their returns, how many.
+
+        One of which the window has not all counts for nothing.
+        """
+        window = len(self.reward)
+        xp = namespace(self.reward)
+        step = xp.arange(window)[:, None]
+        done, late = self.done, step >= window - steps
+        first = xp.where(done & late, step, window).min(0)
+        last = xp.where(done, step, -1).max(0)
+        before = xp.where(done & ~late, step, -1).max(0)
+        # whether the first to end had its beginning in the window: after another, or at all
+        whole = (before >= 0) | (self.filled < window)
+        since = xp.where(whole, before, first)
+        counts = (step > since) & (step <= last) & (last >= window - steps)
+        return xp.where(counts, wide(self.reward), 0.0).sum(), (counts & done).sum()
+
     def swing(self, steps: int) -> Array:
         """How many steps a feature took to swing once in the last ``steps``, in geometric mean.
 

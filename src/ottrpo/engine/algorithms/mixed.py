@@ -21,9 +21,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, final
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from ottrpo.engine.arrays import Generator, like, namespace, put, single
+from ottrpo.engine.arrays import Generator, like, namespace, on_host, put, single
 from ottrpo.engine.critic import slopes
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.models.base import Given, Plan
@@ -31,7 +34,7 @@ from ottrpo.engine.models.linear import LINEAR_REACH, Linear, linear_plan
 from ottrpo.engine.networks import Networks, Policy
 from ottrpo.engine.schedules import CRITIC_RATE, Now
 from ottrpo.engine.spaces import BoxActions
-from ottrpo.engine.state import Learner, TrainState
+from ottrpo.engine.state import Learner, Played, TrainState
 from ottrpo.engine.update import (
     Batch,
     between,
@@ -54,6 +57,10 @@ FEWER_EPOCHS, LARGER_BATCHES = 0.3, 4
 MEMORY = 40.0  # updates over which gains are averaged
 # of all updates, over which policies are averaged: single ones stumble, their average rarely does
 AVERAGED = 0.05
+# of all updates, for which an average is played while later ones have done worse: what is nearly
+# perfect is forgotten now and then; but a task may have become harder on the way
+PLAYED_FOR = 0.5
+FEWEST_EPISODES = 1e-6  # on average over updates; of fewer nothing is known
 # of σ, that means may be beyond the box where nothing ends: farther out noise has no effect, and
 # nothing better is found
 OVERHANG = 1.0
@@ -150,8 +157,11 @@ class Mixed(WithCritics, TrustRegion):
     def learners(self, networks: Networks, rng: Generator) -> dict[str, Learner]:
         """Those of critics, an optimiser for each part of a step, and the average policy."""
         part = Learner((), no_moments_of(networks.policy, self.max_grad_norm))
+        seen, _ = self.estimate.normaliser.start(1)
         average = Learner(networks.policy, ())
-        return super().learners(networks, rng) | {"score": part, "slope": part, "average": average}
+        played = Learner(Played(networks.policy, seen.mean, seen.scale), ())
+        kept = {"score": part, "slope": part, "average": average, "played": played}
+        return super().learners(networks, rng) | kept
 
     def draw(self, rows: int, rng: Generator) -> Any:
         """For every part of a step."""
@@ -195,7 +205,7 @@ class Mixed(WithCritics, TrustRegion):
         state, kept, spent = self.return_to_region(before, state, batch, plan)
         gains = self.gains(state, batch, advantage, draws.held, spent)
         state = _remembered(state, gains["ot/gain_held_out"], spent)
-        state = _averaged(state)
+        state = _elected(_averaged(state), self.n_steps)
         report = self._report(batch, _real(plan, state), fit, kept, spent, now)
         return state, report | gains | {"ot/gain": state.signal.gain}
 
@@ -320,8 +330,43 @@ def _remembered(state: TrainState, gain: Array, spent: Array) -> TrainState:
 def _averaged(state: TrainState) -> TrainState:
     """The state with the average of its policies of late."""
     policy, old = state.networks.policy, state.learners["average"].networks
-    share = 1.0 / namespace(state.signal.updates).maximum(AVERAGED * state.signal.updates, 1.0)
-    return state.with_learner("average", Learner(between(old, policy, share), ()))
+    return state.with_learner("average", Learner(between(old, policy, _newest(state)), ()))
+
+
+def _newest(state: TrainState) -> Array:
+    """The share of the newest in an average over the updates of late."""
+    return 1.0 / namespace(state.signal.updates).maximum(AVERAGED * state.signal.updates, 1.0)
+
+
+def _elected(state: TrainState, steps: int) -> TrainState:
+    """The state with the average that is to be played: that of policies that did best of late."""
+    signal, share = state.signal, _newest(state)
+    xp = namespace(signal.updates)
+    returned, episodes = (
+        old + share * (new - old)
+        for old, new in zip(
+            (signal.returned, signal.episodes), state.replay.returns(steps), strict=True
+        )
+    )
+    mean = returned / xp.maximum(episodes, FEWEST_EPISODES)
+    told = (episodes >= FEWEST_EPISODES) & (signal.elected > 0)
+    old = signal.updates - signal.elected > PLAYED_FOR * signal.updates
+    better = xp.logical_not(told) | old | (mean >= signal.best)
+    signal = signal._replace(
+        returned=returned,
+        episodes=episodes,
+        best=xp.where(better, mean, signal.best),
+        elected=xp.where(better & (episodes >= FEWEST_EPISODES), signal.updates, signal.elected),
+    )
+    seen, average = state.observations, state.learners["average"].networks
+    now, before = Played(average, seen.mean, seen.scale), state.learners["played"].networks
+    if on_host(better):
+        played = now if better else before
+    else:
+        played = jax.tree.map(
+            lambda a, b: jnp.where(better, a, b) if eqx.is_array(a) else a, now, before
+        )
+    return state._replace(signal=signal).with_learner("played", Learner(played, ()))
 
 
 def _real(plan: Plan, state: TrainState) -> Plan:
