@@ -205,9 +205,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
             with jax.default_device(self.jax_device):
                 fresh = self.algorithm.init(nothing, nothing, self.n_envs)
             state = state._replace(replay=fresh.replay)
-        rewards = state.rewards._replace(return_n=np.zeros(self.n_envs))
-        signal = state.signal._replace(elected=np.float64(0.0))  # returns may be of another task
-        self.train_state = state._replace(rewards=rewards, signal=signal)
+        self.train_state = state.elsewhere(self.n_envs)
 
     def _algorithm(self) -> Algorithm:
         """What the settings describe."""

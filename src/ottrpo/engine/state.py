@@ -162,6 +162,13 @@ class TrainState(NamedTuple):
         """The state with another learner under this name."""
         return self._replace(learners=self.learners | {name: learner})
 
+    def elsewhere(self, environments: int) -> "TrainState":
+        """The state in other environments: their returns begin anew, and may be of another task."""
+        none = np.float64(0.0)
+        rewards = self.rewards._replace(return_n=np.zeros(environments))
+        signal = self.signal._replace(returned=none, episodes=none, elected=none)
+        return self._replace(rewards=rewards, signal=signal)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Normaliser:
