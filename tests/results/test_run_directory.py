@@ -45,6 +45,14 @@ def test_a_torn_last_line_is_dropped_and_an_edited_line_is_named(tmp_path):
         run.evaluations()
 
 
+@pytest.mark.parametrize("line", ["7", "[]", "null", '"text"'])
+def test_a_line_that_is_no_record_is_named(tmp_path, line):
+    run = RunDirectory.create(tmp_path, {})
+    (tmp_path / "metrics.jsonl").write_text(f'{{"a": 1}}\n{line}\n')
+    with pytest.raises(ValueError, match="line 2 is no JSON object"):
+        run.metrics()
+
+
 def test_a_line_that_the_disk_takes_in_pieces_is_written_whole(tmp_path, monkeypatch):
     run = RunDirectory.create(tmp_path, {})
     write = os.write

@@ -181,6 +181,7 @@ class RunDirectory:
                 records.append(json.loads(line))
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}, line {number} is not valid JSON: {error}") from error
+            require(isinstance(records[-1], dict), f"{path}, line {number} is no JSON object")
         return records
 
 
