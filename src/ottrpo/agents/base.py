@@ -154,7 +154,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         if rollout > batch_size and rollout % batch_size:
             warnings.warn(
                 f"batch_size {batch_size} does not divide the {rollout} steps of a rollout: "
-                f"each epoch ends with a truncated mini-batch of size {rollout % batch_size}",
+                f"there will be a truncated mini-batch of size {rollout % batch_size} per epoch",
                 stacklevel=2,
             )
         self.policy: Any = self  # SB3's tools look for a policy that predicts
