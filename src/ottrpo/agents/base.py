@@ -38,7 +38,7 @@ from ottrpo.engine.update import require_finite_update
 
 from .asking import Asked
 from .offering import offer
-from .policies import POLICIES, actions_for, architecture_of, layout_for, weight_decay_of
+from .policies import OF_SB3_S, POLICIES, actions_for, architecture_of, layout_for, weight_decay_of
 from .saving import SavedAgent, streams
 from .settings import DeepSettings
 from .watching import Locals, RolloutView, Watcher, complete_view, see_to_observation, unbroken
@@ -73,7 +73,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
     ) -> None:
         told = self.told = self.settings_type.given(type(self).__name__, arguments, settings)
         super().__init__(
-            policy=policy,
+            policy=OF_SB3_S.get(policy, policy),
             env=made(env, told.n_envs, told.threads),
             learning_rate=told.learning_rate,
             policy_kwargs=told.policy_kwargs,
