@@ -40,6 +40,12 @@ CASES = {
     "labels": (OTTRPO, lambda: MATCH, {}),
     "kl": (OTTRPO, PENDULUM, {"region": "kl"}),
     "kl, learnt sigma": (OTTRPO, PENDULUM, {"region": "kl", "learn_std": True}),
+    "natural": (OTTRPO, PENDULUM, {"region": "kl", "update": "natural", "learn_std": True}),
+    "natural, labels": (
+        OTTRPO,
+        lambda: gym.make(MATCH, masked=True),
+        {"region": "kl", "update": "natural"},
+    ),
     "kl labels": (OTTRPO, lambda: gym.make(MATCH, masked=True), {"region": "kl"}),
     "sinkhorn": (OTTRPO, lambda: gym.make(MATCH, masked=True), {"region": "sinkhorn"}),
     "sinkhorn points": (

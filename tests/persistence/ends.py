@@ -42,6 +42,7 @@ AGENTS = {
     "ottrpo": (OTTRPO, OURS | {"buffer_size": 200}),
     "ottrpo-gae": (OTTRPO, OURS | {"advantage": "gae"}),
     "ottrpo-network": (OTTRPO, OURS | {"advantage": "network", "n_candidates": 3}),
+    "ottrpo-natural": (OTTRPO, OURS | {"region": "kl", "update": "natural"}),
     "bgpg": (BGPG, GUIDED),
     "wnpg": (WNPG, GUIDED | {"n_basis": 2}),
     "clipped-ppo": (ClippedPPO, OURS),

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self, final
 from ottrpo.core import Binary, Cost, Ordinal, SquaredEuclidean
 from ottrpo.core.checks import Refused
 from ottrpo.engine import models
+from ottrpo.engine.algorithms.fisher import FisherRao
 from ottrpo.engine.algorithms.mixed import MixedTrustRegion
 from ottrpo.engine.algorithms.mixed_labels import MixedLabels
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
@@ -206,6 +207,12 @@ class OTTRPO(DeepAgent):
         model = models.model_for(str(self.told.model), self.estimator, self.actions)
         mixed = self.estimator == "mixed"
         kind: Any = TrustRegion
+        if self.told.update == "natural":
+            kind = FisherRao
+            if (self.told.region, self.estimator, self.told.adapt_pace) != ("kl", "gae", False):
+                raise ValueError(
+                    "update 'natural' needs region 'kl', advantage 'gae' and no adapt_pace"
+                )
         if mixed:
             kind = MixedTrustRegion if isinstance(self.actions, BoxActions) else MixedLabels
         given = self._given(kind) | {
@@ -255,6 +262,8 @@ class OTTRPO(DeepAgent):
                 f"Box, got {self.action_space}"
             )
         own = {"cost": cost, "actions": self.actions, "std_moves": moves_std or self.told.use_sde}
+        if self.told.update == "natural":  # a way to step, whatever the model
+            own["update"] = None
         return Options(**self.told.of(Options) | own, shrink=self.told.trust_region == "exact")
 
 

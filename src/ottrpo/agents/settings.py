@@ -251,6 +251,7 @@ class OTTRPOSettings(DeepSettings):
             regularised ``ascent`` (default for finite actions, where targets of one sample per
             state would pull every policy towards the uniform one; not with ``linear`` in a box),
             or, for finite actions, ascent on the ``gain`` as it is (default for several factors).
+            ``natural``, with region ``kl``: TRPO's step as a control, along F⁻¹∇ of all rows.
         advantage: what is known of it. ``gae``: estimates of the actions taken; ``network``: a
             learned A(s, a), fitted to them; ``mixed``: they, and critics Q(s, a) that learn from
             the last rollouts, each with half of the radius. By default ``mixed`` where it can be
@@ -301,7 +302,7 @@ class OTTRPOSettings(DeepSettings):
     region: Literal["transport", "kl", "sinkhorn"] = "transport"
     cost: Any = None
     model: str | None = None
-    update: Literal["regression", "ascent", "gain"] | None = None
+    update: Literal["regression", "ascent", "gain", "natural"] | None = None
     advantage: Literal["gae", "network", "mixed"] | None = None
     buffer_size: int = 131_072
     critic_ratio: float = 0.25

@@ -13,7 +13,7 @@ from ottrpo.engine.estimate import Experience, told
 from ottrpo.engine.models.labels import choice_log_probabilities
 from ottrpo.engine.networks import Networks, Policy
 from ottrpo.engine.schedules import Now
-from ottrpo.engine.spaces import BoxActions
+from ottrpo.engine.spaces import BoxActions, FiniteActions
 from ottrpo.engine.state import Learner, TrainState
 from ottrpo.engine.update import Batch, make_descend, minibatches, start
 
@@ -57,12 +57,10 @@ class ClippedRatio(Algorithm):
         """Descend."""
         drawn, rows = batch.drawn, {"flat": batch.flat, "images": batch.images}
         rows |= {"return": single(batch.target), "advantage": single(batch.advantage)}
+        rows |= taken(self.actions, batch)
         if isinstance(self.actions, BoxActions):
-            rows["action"] = drawn["action"]
             old = gaussian_log_probability(*(drawn[key] for key in ("action", "mean", "std")))
         else:
-            allowed = np.broadcast_to(self.actions.allowed_fk, drawn["logits"].shape)
-            rows |= {"label": drawn["label"], "allowed": drawn.get("mask", allowed)}
             old = _tried(jax.nn.log_softmax(jnp.asarray(drawn["logits"])), drawn["label"])
         rows["log_probability"] = single(like(batch.flat, old))
         learner, fit = self.descend(state.learners["agent"], rows, draws, now.learning_rate)
@@ -71,17 +69,30 @@ class ClippedRatio(Algorithm):
     def _policy_loss(
         self, policy: Policy, rows: Batch, weight: Array, constants: dict[str, Array]
     ) -> Array:
-        if isinstance(self.actions, BoxActions):
-            mean, std = policy.gaussian(rows["flat"], rows["images"])
-            new = gaussian_log_probability(rows["action"], mean, std)
-            entropy = jnp.log(std).sum(-1)  # up to a constant, which has no slope
-        else:
-            log = choice_log_probabilities(policy, rows, self.actions.choices)
-            new = _tried(log, rows["label"])
-            entropy = -(jnp.exp(log) * log).sum((-2, -1))
+        new, entropy = log_probability(self.actions, policy, rows)
         normalize = self.normalize_advantage
         loss, _ = clipped_loss(new, rows, weight, self.clip_range, normalize=normalize)
         return loss - self.ent_coef * (weight @ entropy)
+
+
+def taken(actions: BoxActions | FiniteActions, batch: Experience) -> Batch:
+    """Of the rows of a rollout: the actions, and what else was allowed."""
+    drawn = batch.drawn
+    if isinstance(actions, BoxActions):
+        return {"action": drawn["action"]}
+    allowed = np.broadcast_to(actions.allowed_fk, drawn["logits"].shape)
+    return {"label": drawn["label"], "allowed": drawn.get("mask", allowed)}
+
+
+def log_probability(
+    actions: BoxActions | FiniteActions, policy: Policy, rows: Batch
+) -> tuple[Array, Array]:
+    """Of the actions that were `taken`, and the entropy, up to a constant in a box [r]."""
+    if isinstance(actions, BoxActions):
+        mean, std = policy.gaussian(rows["flat"], rows["images"])
+        return gaussian_log_probability(rows["action"], mean, std), jnp.log(std).sum(-1)
+    log = choice_log_probabilities(policy, rows, actions.choices)
+    return _tried(log, rows["label"]), -(jnp.exp(log) * log).sum((-2, -1))
 
 
 def _tried(log_rfk: Array, label_rf: Array) -> Array:
