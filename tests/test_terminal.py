@@ -148,7 +148,8 @@ def test_an_alphabet_that_lacks_a_letter_stops_nothing(tmp_path):
     """Every verb tells λ, ± and arrows; under LC_ALL=C without UTF-8 that was a traceback."""
     ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     for verb in (["list"], ["train", "CliffWalking-v1", "--steps", "1000", "--out", "run"]):
-        command = [sys.executable, "-m", "ottrpo.cli", *verb]
+        main = "import sys; from ottrpo.cli import main; sys.exit(main(sys.argv[1:]))"
+        command = [sys.executable, "-c", main, *verb]
         done = subprocess.run(command, cwd=tmp_path, env=ascii_only, capture_output=True)
         assert done.returncode == 0, done.stderr
         assert done.stdout.isascii()

@@ -94,7 +94,13 @@ def test_what_follows_from_all_studies_is_told_last(capsys):
 def test_results_of_one_s_own_do_not_hide_the_published_ones(results, monkeypatch, capsys):
     monkeypatch.chdir(results.parent)
     assert results.name == "results"
-    assert main(["report", "suite"]) == 2
+    for verb in (
+        ["report", "suite"],
+        ["compare", "ottrpo", "trpo"],
+        ["plot", "trpo", "-o", "a.pdf"],
+    ):
+        assert main(verb) == 2
+        assert "(what came with ottrpo: --results published)" in capsys.readouterr().err
     assert main(["report", "suite", "--results", "published", "--json"]) == 0
     assert "Hopper-v5" in json.loads(capsys.readouterr().out)["suite"]
     (results.parent / "published").mkdir()  # whoever has one means it

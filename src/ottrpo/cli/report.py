@@ -49,6 +49,7 @@ class Report:
 
     def _names(self, results: Path) -> list[str]:
         """The studies to tell of."""
+        from ottrpo.results.layout import elsewhere
         from ottrpo.results.reading import study_names
 
         there = study_names(results)
@@ -60,7 +61,7 @@ class Report:
             return there
         if self.study not in there:
             hint = known(self.study, there)
-            raise Mistake(f"{results} has no results of {self.study!r}; {hint}")
+            raise Mistake(f"{results} has no results of {self.study!r}; {hint}{elsewhere(results)}")
         return [self.study]
 
     def _tell(self, names: Sequence[str], results: Path) -> None:
