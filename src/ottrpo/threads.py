@@ -1,12 +1,13 @@
 """One thread per process, unless the user says otherwise.
 
 The arrays of this library are small: a second thread costs more than it brings, and many runs
-share a machine better as one process each. The variables are read when NumPy, JAX, torch or numba
-are first loaded, so this must come before them.
+share a machine better as one process each. Sums that several threads make come in another order,
+too: a seed would give other numbers on a machine with more cores.
 """
 
 import os
 import re
+import sys
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -20,9 +21,15 @@ THREAD_VARIABLES = (
 def default_to_one_thread() -> None:
     """Ask every numerical library for one thread; what the user has set already stays.
 
+    Libraries read the variables when they are loaded; those that are loaded already are told.
+
     Where XLA is told to make several devices of the CPU, each waits for the others in a thread of
     its pool: with no more threads than that a program can wait for ever.
     """
+    if not any(name in os.environ for name in THREAD_VARIABLES) and "numpy" in sys.modules:
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+        threadpool_limits(1)
     for name in THREAD_VARIABLES:
         os.environ.setdefault(name, "1" if name != "NPROC" else str(_pool()))
 

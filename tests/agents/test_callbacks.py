@@ -133,7 +133,7 @@ class Seen(BaseCallback):
         self.observations = []
 
     def _on_step(self):
-        self.observations.append(self.locals["new_obs"])
+        self.observations.append((self.locals["obs_tensor"], self.locals["new_obs"]))
         return True
 
 
@@ -149,10 +149,11 @@ def test_callbacks_see_the_observations_that_ppo_s_see(observed, envs):
         callback = Seen()
         agent_for(kind, observed, envs=envs).learn(32 * envs, callback=callback)
         seen.append(callback.observations)
-    for ours, theirs in zip(*seen, strict=True):
-        for a, b in zip(leaves_of(ours), leaves_of(theirs), strict=True):
-            assert a.dtype == b.dtype
-            np.testing.assert_array_equal(a, b)  # what is drawn does not depend on the actions
+    for told in zip(*seen, strict=True):
+        for ours, theirs in zip(*told, strict=True):  # answered to, and seen next
+            for a, b in zip(leaves_of(ours), leaves_of(theirs), strict=True):
+                assert (type(a), a.dtype) == (type(b), b.dtype)
+                np.testing.assert_array_equal(a, b)  # what is drawn does not depend on the actions
 
 
 @pytest.mark.parametrize(

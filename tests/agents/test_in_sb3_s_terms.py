@@ -238,7 +238,7 @@ def test_callbacks_know_how_long_a_rollout_is():
 
 def test_the_size_of_the_last_batch_is_told_as_ppo_tells_it():
     """Programs that silence it, or look for it, know it by these words."""
-    with pytest.warns(UserWarning, match="a truncated mini-batch of size 2"):
+    with pytest.warns(UserWarning, match="there will be a truncated mini-batch of size 2"):
         small(batch_size=15)
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from stable_baselines3 import PPO
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
@@ -236,6 +237,57 @@ def test_who_asks_with_tensors_is_answered_with_tensors(env):
     actions, values, log_probs = policy.forward(batch, deterministic=True)
     assert {type(x) for x in (actions, values, log_probs)} == {torch.Tensor}
     torch.testing.assert_close(policy.get_distribution(batch).log_prob(actions), log_probs)
+
+
+class Choosing(gym.Env):
+    """Every action is as good as another."""
+
+    observation_space = spaces.Box(-1, 1, (2,))
+
+    def __init__(self, space):
+        self.action_space = space
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(np.array([-1, 0], np.float32), np.array([1, 10], np.float32)),
+        spaces.Discrete(3),
+        spaces.MultiDiscrete([3, 2]),
+        spaces.MultiBinary(2),
+    ],
+    ids=lambda space: type(space).__name__,
+)
+def test_a_distribution_of_torch_s_is_there_of_the_kind_that_ppo_has(space):
+    policy, theirs = (kind("MlpPolicy", Choosing(space)).policy for kind in (OTTRPO, PPO))
+    batch, _ = policy.obs_to_tensor(np.ones((4, 2), np.float32))
+    asked, other = (each.get_distribution(batch) for each in (policy, theirs))
+    taken = asked.sample()
+    columns = taken.reshape(4, -1).T
+    told, known = (
+        x if isinstance(x, list) else [x] for x in (asked.distribution, other.distribution)
+    )
+    assert [(type(x), x.batch_shape) for x in told] == [(type(x), x.batch_shape) for x in known]
+    if len(told[0].batch_shape) == 2:  # all coordinates in one
+        columns = [columns.T.float()]
+    log_prob = sum(
+        x.log_prob(column).reshape(4, -1).sum(1) for x, column in zip(told, columns, strict=True)
+    )
+    torch.testing.assert_close(log_prob, asked.log_prob(taken), check_dtype=False)
+
+
+def test_torch_has_no_distribution_that_is_a_mixture():
+    policy = agent(nets={"mixture": 2}).policy
+    batch, _ = policy.obs_to_tensor(np.zeros((1, 3), np.float32))
+    asked = policy.get_distribution(batch)
+    assert not hasattr(asked, "distribution")
+    assert asked.sample().shape == (1, 1)
 
 
 def test_the_last_rollout_can_be_seen_without_a_callback():

@@ -2,10 +2,14 @@
 
 import inspect
 
+import gymnasium as gym
 import numpy as np
 import pytest
+from stable_baselines3 import ppo
 
+import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo import BGPG, OTTRPO, WNPG, WPPG, WPOGradient
+from ottrpo.agents.policies import POLICIES
 from ottrpo.agents.settings import CHECKS, NOT_SAVED, OTTRPOSettings
 from ottrpo.agents.wnpg import WNPGSettings
 from ottrpo.core.documented import documentation
@@ -135,6 +139,18 @@ def test_sb3_s_spelling_of_the_size_of_features():
     assert agent(policy_kwargs=kwargs).architecture.features_dim == 8
     with pytest.raises(ValueError, match="'depth' is not one of features_extractor_kwargs"):
         agent(policy_kwargs={"features_extractor_kwargs": {"depth": 1}})
+
+
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    [("MlpPolicy", "box"), ("CnnPolicy", "image"), ("MultiInputPolicy", "dict")],
+)
+def test_sb3_s_classes_of_policies_stand_for_ours_of_that_name(name, seen):
+    env = gym.make("ottrpo/Match-v0", observations=seen)
+    made = OTTRPO(getattr(ppo, name), env, seed=0, **SMALL)
+    assert made.policy_class is POLICIES[name]
+    with pytest.raises(ValueError, match="or SB3's of that name"):
+        OTTRPO(type("Mine", (ppo.MlpPolicy,), {}), env)
 
 
 def test_sb3_s_words_for_what_is_so_anyway():

@@ -9,7 +9,7 @@ from ottrpo.cli import main
 
 def test_environments_are_measured_in_one_run():
     # by itself: it forks, which is not done where JAX may have started its threads
-    command = [sys.executable, "-m", "ottrpo.cli", "bench", "envs", "--quick", "--json"]
+    command = [sys.executable, "-m", "ottrpo", "bench", "envs", "--quick", "--json"]
     command += ["--envs", "Hopper-v5", "--counts", "2"]
     path = {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | path)

@@ -185,3 +185,11 @@ def test_quiet_prints_errors_and_json_alone(capfd, tmp_path):
     assert told.err == ""
     assert main(["solve", "--quiet", "nothere.json"]) == 2
     assert "nothere.json: No such file" in capfd.readouterr().err
+
+
+def test_the_package_is_run_as_a_module_as_well():
+    said = subprocess.run(
+        [sys.executable, "-m", "ottrpo", "list", "--json"], capture_output=True, text=True
+    )
+    assert said.returncode == 0, said.stderr
+    assert "ottrpo" in said.stdout

@@ -273,3 +273,23 @@ def test_what_changes_arithmetic_stands_in_the_manifest(monkeypatch):
     jax = types.SimpleNamespace(config=types.SimpleNamespace(jax_enable_x64=True))
     monkeypatch.setitem(sys.modules, "jax", jax)  # as if a program had said so
     assert provenance.arithmetic()["JAX_ENABLE_X64"] == "True"
+
+
+def test_processors_of_one_name_are_told_apart_by_their_instructions(tmp_path, monkeypatch, capsys):
+    from ottrpo.experiments import provenance
+
+    cpu = "processor : 0\nmodel name : One\nflags : fpu {} sse\nmodel name : Two\n"
+    told = cpu.format("avx2 fma")
+    monkeypatch.setattr(provenance.Path, "read_text", lambda *_, **__: told)
+    narrow = provenance.arithmetic()
+    assert (narrow["processor"], narrow["instructions"]) == ("One", "avx2 fma")
+    monkeypatch.undo()
+    out = tmp_path / "run"
+    monkeypatch.setattr(provenance, "arithmetic", lambda: narrow)
+    interrupted(monkeypatch, lambda: train(out))
+    capsys.readouterr()
+    monkeypatch.setattr(
+        provenance, "arithmetic", lambda: narrow | {"instructions": "avx2 avx512f fma"}
+    )
+    assert main(["resume", str(out)]) == 0
+    assert "so numbers may differ: instructions avx2 fma -> avx2 avx512f" in capsys.readouterr().out

@@ -28,7 +28,7 @@ def rich(kwargs, env=REACH, **settings):
 
 @every_kind
 def test_no_update_leaves_the_region(kwargs):
-    agent = rich(kwargs, learning_rate=1e-2)
+    agent = rich(kwargs, learning_rate=1e-2, radius="1%")
     assert isinstance(agent.algorithm.model, Transported)
     reports = certified.learn(agent, 6)
     assert min(report["ot/step_kept"] for report in reports) < 1  # some had left it

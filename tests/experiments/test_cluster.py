@@ -267,7 +267,7 @@ def two_nodes(tmp_path, monkeypatch):
 
 
 def start(folder, *arguments):
-    command = [sys.executable, "-m", "ottrpo.cli", "reproduce", *arguments]
+    command = [sys.executable, "-m", "ottrpo", "reproduce", *arguments]
     return subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

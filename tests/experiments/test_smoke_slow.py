@@ -26,7 +26,7 @@ ONE_RUN = Path(__file__).parent / "one_run.py"
 
 
 def start(folder, *arguments, **options):
-    command = [sys.executable, "-m", "ottrpo.cli", "reproduce", *arguments]
+    command = [sys.executable, "-m", "ottrpo", "reproduce", *arguments]
     return subprocess.Popen(command, cwd=folder, **options)
 
 

@@ -27,7 +27,7 @@ SMALL = ["n_steps=256", "batch_size=64", "n_epochs=4"]
 
 def command(environment, steps, every):
     """`ottrpo train`, then `ottrpo resume`."""
-    main = [sys.executable, "-m", "ottrpo.cli"]
+    main = [sys.executable, "-m", "ottrpo"]
     asked = ["--seed", "3", "--steps", str(steps), "--checkpoint-every", str(every)]
 
     def words(folder):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from ottrpo.engine.acting import Eyes, forward_for
 from ottrpo.engine.densities import RichActions
@@ -40,6 +41,11 @@ class Gaussian(Drawn):
         self._shape, self._rng = (len(mean), *actions.shape), rng
         self._mean = actions.to_world(mean)
         self._std = std * (0.5 * (actions.high - actions.low))
+
+    @property
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and standard deviation of each coordinate, rows first."""
+        return self._mean, self._std
 
     def sample(self) -> Array:
         """An action for each row."""
@@ -72,6 +78,11 @@ class Categorical(Drawn):
         self._actions, self._rng = actions, rng
         shifted = logits - logits.max(-1, keepdims=True)
         self._log = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+    @property
+    def logits(self) -> list[Array]:
+        """Logarithms of the probabilities of the labels of each factor, rows first."""
+        return [self._log[:, i, :count] for i, count in enumerate(self._actions.counts)]
 
     def sample(self) -> Array:
         """An action for each row."""
@@ -150,8 +161,25 @@ class Rich(Drawn):
 class OnTensors:
     """A distribution that was asked with torch's tensors, and answers with them."""
 
-    def __init__(self, distribution: "Distribution") -> None:
-        self._distribution = distribution
+    def __init__(self, distribution: "Distribution", space: spaces.Space[Any]) -> None:
+        self._distribution, self._space = distribution, space
+
+    @property
+    def distribution(self) -> Any:
+        """Torch's own, of the kind that SB3 has for these actions: a list of several factors.
+
+        A box's is that of what is drawn, before it is clipped or squashed.
+        """
+        told = self._distribution
+        if isinstance(told, Rich):
+            raise AttributeError("torch has no distribution that is this mixture or flow")
+        if isinstance(told, Gaussian):
+            return torch.distributions.Normal(*tensors(told.moments))
+        factors = [torch.distributions.Categorical(logits=tensors(log)) for log in told.logits]
+        if isinstance(self._space, spaces.MultiBinary):
+            ones = torch.stack([factor.probs[:, 1] for factor in factors], dim=1)
+            return torch.distributions.Bernoulli(probs=ones)
+        return factors[0] if isinstance(self._space, spaces.Discrete) else factors
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._distribution, name)
@@ -210,6 +238,7 @@ class Asked(Playing):
     """
 
     algorithm: Any
+    action_space: spaces.Space[Any]
     train_state: TrainState
     get_parameters: Any
     set_parameters: Any
@@ -271,7 +300,7 @@ class Asked(Playing):
         actor.act(0, encoded.flat, encoded.images, masks_of(self.actions, action_masks, rows))
         drawn = {name: array[0] for name, array in actor.record().items()}
         distribution = distribution_of(self.actions, drawn, self._predict_rng)
-        return OnTensors(distribution) if holds_tensors(obs) else distribution
+        return OnTensors(distribution, self.action_space) if holds_tensors(obs) else distribution
 
     def predict_values(self, obs: Any) -> Array:
         """The value of each observation, [n, 1], in the unit of the environment's rewards."""

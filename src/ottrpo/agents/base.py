@@ -38,7 +38,7 @@ from ottrpo.engine.update import require_finite_update
 
 from .asking import Asked
 from .offering import offer
-from .policies import POLICIES, actions_for, architecture_of, layout_for, weight_decay_of
+from .policies import OF_SB3_S, POLICIES, actions_for, architecture_of, layout_for, weight_decay_of
 from .saving import SavedAgent, streams
 from .settings import DeepSettings
 from .watching import Locals, RolloutView, Watcher, complete_view, see_to_observation, unbroken
@@ -73,7 +73,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
     ) -> None:
         told = self.told = self.settings_type.given(type(self).__name__, arguments, settings)
         super().__init__(
-            policy=policy,
+            policy=OF_SB3_S.get(policy, policy),
             env=made(env, told.n_envs, told.threads),
             learning_rate=told.learning_rate,
             policy_kwargs=told.policy_kwargs,
@@ -154,7 +154,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
         if rollout > batch_size and rollout % batch_size:
             warnings.warn(
                 f"batch_size {batch_size} does not divide the {rollout} steps of a rollout: "
-                f"each epoch ends with a truncated mini-batch of size {rollout % batch_size}",
+                f"there will be a truncated mini-batch of size {rollout % batch_size} per epoch",
                 stacklevel=2,
             )
         self.policy: Any = self  # SB3's tools look for a policy that predicts

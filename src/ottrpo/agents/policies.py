@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from stable_baselines3.common import policies as sb3_s
 
 from ottrpo.core.checks import Refused, require_one_of
 from ottrpo.engine.densities import KINDS, RichActions
@@ -71,6 +72,12 @@ class MultiInputPolicy:
 
 
 POLICIES = {kind.__name__: kind for kind in (MlpPolicy, CnnPolicy, MultiInputPolicy)}
+# programs import them from where their algorithm is, by the same names
+OF_SB3_S: dict[Any, type] = {
+    sb3_s.ActorCriticPolicy: MlpPolicy,
+    sb3_s.ActorCriticCnnPolicy: CnnPolicy,
+    sb3_s.MultiInputActorCriticPolicy: MultiInputPolicy,
+}
 
 
 def bins_of(policy_kwargs: Any) -> int | None:
@@ -146,7 +153,9 @@ def layout_for(
     """Where observations go in a policy of this kind; refused if there is nothing for it."""
     if policy_class not in POLICIES.values():
         known = ", ".join(POLICIES)
-        raise ValueError(f"policy must be one of {known} (ours, not torch's); got {policy_class}")
+        raise ValueError(
+            f"policy must be one of {known} (or SB3's of that name); got {policy_class}"
+        )
     pixels = not isinstance(policy_kwargs, dict) or policy_kwargs.get("normalize_images", True)
     layout = observation_layout(space, convolve=policy_class.convolve, pixels=pixels)
     if not layout.parts:

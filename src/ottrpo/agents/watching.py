@@ -19,7 +19,7 @@ from ottrpo.persistence.checkpoints import Keeper, StopSignals
 from ottrpo.persistence.lock import DirectoryLock
 from ottrpo.persistence.snapshot import Snapshot, segment_line
 
-from .asking import distribution_of, drawn_actions
+from .asking import distribution_of, drawn_actions, tensors
 
 Array = Any
 
@@ -220,6 +220,7 @@ class Watcher:
         told["actions"] = Later(self._at, recorder, t, "actions", action.shape)
         told["values"] = Later(self._at, recorder, t, "values", (-1, 1))
         told["log_probs"] = Later(self._at, recorder, t, "log_probs", -1)
+        told["obs_tensor"] = Later(self._tensors, recorder.at(t))
         told["new_obs"] = Later(agent.layout.decode, recorder.at(t + 1))
         self._callback.update_locals(self._locals)  # type: ignore[arg-type]
         goes_on = self._callback.on_step()
@@ -236,6 +237,10 @@ class Watcher:
         """What the view has under this name of step t alone."""
         step = RolloutView(self._agent, self._actor, recorder, t, starts=None)
         return getattr(step, name).reshape(shape)
+
+    def _tensors(self, seen: Encoded) -> Any:
+        """Observations as torch's tensors."""
+        return tensors(self._agent.layout.decode(seen))
 
     def complete(self) -> None:
         """The rollout is: tell the callback."""

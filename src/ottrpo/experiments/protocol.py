@@ -51,6 +51,7 @@ def protocol_named(name: str, *, finite: bool) -> Protocol:
 # name -> (episodes of an evaluation, when to evaluate, in percent of training)
 PROTOCOLS = {
     "paper": (10, (*range(5, 91, 5), *range(91, 101))),
+    "brief": (10, (25, 50, 75, 92, 96, 100)),  # for trainings that are shorter than evaluations
     "quick": (2, (25, 50, 95, 100)),  # for trials, whose scores nobody reads
     "device": (64, (*range(10, 91, 10), 95, 100)),  # there many episodes take as long as one
 }

@@ -8,6 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy  # noqa: F401  # the BLAS it brings is told of
+from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
+
 from ottrpo import __version__
 from ottrpo.threads import THREAD_VARIABLES
 
@@ -26,7 +29,12 @@ PACKAGES = (
     "sb3-contrib",
 )
 # environment variables that change arithmetic, beside XLA_FLAGS
-ARITHMETIC = ("JAX_DEFAULT_MATMUL_PRECISION", "JAX_PLATFORMS")
+ARITHMETIC = (
+    *("JAX_DEFAULT_MATMUL_PRECISION", "JAX_PLATFORMS", "NPY_DISABLE_CPU_FEATURES"),
+    *("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"),
+)
+# how the vector instructions of processors begin, by which sums come in another order
+VECTORS = ("avx", "fma", "amx", "asimd", "sve")
 
 
 def versions() -> dict[str, str | None]:
@@ -58,7 +66,12 @@ def arithmetic() -> dict[str, str | None]:
     flags = os.environ.get("XLA_FLAGS", "").split()
     told["XLA_FLAGS"] = " ".join(flag for flag in flags if "thread" not in flag)  # those are ours
     wide = os.environ.get("JAX_ENABLE_X64") if jax is None else str(jax.config.jax_enable_x64)
-    return {"processor": _processor(), **told, "JAX_ENABLE_X64": str(wide in ("1", "True", "true"))}
+    told["JAX_ENABLE_X64"] = str(wide in ("1", "True", "true"))
+    # processors of one name may differ in these
+    vectors = sorted(word for word in _told_of_it("flags", "Features") if word.startswith(VECTORS))
+    kernels = {pool.get("architecture") for pool in threadpool_info() if pool["user_api"] == "blas"}
+    told["instructions"], told["blas"] = " ".join(vectors), " ".join(sorted(kernels - {None}))
+    return {"processor": _processor(), **told}
 
 
 def devices() -> list[str]:
@@ -91,10 +104,14 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def _processor() -> str:
+    return " ".join(_told_of_it("model name")) or platform.processor()
+
+
+def _told_of_it(*keys: str) -> list[str]:
+    """What Linux tells of the first processor."""
     try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        pass
-    return platform.processor()
+        return []
+    told = (line.partition(":") for line in lines)
+    return next((value.split() for key, _, value in told if key.strip() in keys), [])

@@ -154,9 +154,9 @@ def _tell_changes(directory: RunDirectory, tell: Tell) -> None:
         ("versions", "other versions", provenance.versions()),
         ("arithmetic", "other arithmetic", provenance.arithmetic()),
     ):
-        before = begun_as.get(key) or now  # manifests did not always say it
-        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-        changed = [f"{name} {before.get(name)} -> {now.get(name)}" for name in names]
+        before = begun_as.get(key, {})  # manifests did not always say it, or not all of it
+        names = [name for name in before if before[name] != now.get(name)]
+        changed = [f"{name} {before[name]} -> {now.get(name)}" for name in names]
         if changed:
             tell(f"{what} than when it began, so numbers may differ: {', '.join(changed)}")
     if "devices" in begun_as and begun_as["devices"] != (devices := provenance.devices()):

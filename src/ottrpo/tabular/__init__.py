@@ -1,5 +1,7 @@
 """Agents for finite problems: every quantity of the paper is a table and every update is exact."""
 
+from ottrpo.threads import default_to_one_thread
+
 from .agents import WPO, TabularOTTRPO
 from .environments import as_problem
 from .mdp import FiniteMDP
@@ -17,3 +19,5 @@ __all__ = [
     "WPOSettings",
     "as_problem",
 ]
+
+default_to_one_thread()

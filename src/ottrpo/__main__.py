@@ -1,4 +1,4 @@
-"""``python -m ottrpo.cli``."""
+"""``python -m ottrpo``."""
 
 import sys
 
