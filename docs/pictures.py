@@ -197,7 +197,7 @@ def regions() -> Figure:
                 xytext=((-8, -8), (3, -8), (-2, 3))[k],
                 textcoords="offset points",
             )
-        axes.set_title(title, fontsize=8.5, pad=12)
+        axes.set_title(title, fontsize=8.5, pad=18)
         axes.set_aspect("equal")
         axes.set_axis_off()
     return figure

@@ -1,4 +1,6 @@
 import gc
+import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -56,3 +58,20 @@ def counting(monkeypatch, tmp_path):
     monkeypatch.setattr(registry, "CONFIGS", tmp_path / "configs")
     yield entry
     sys.modules.pop("counting_agent", None)
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real one."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    path = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if path is None:
+        pytest.skip(f"no browser found; looked for {', '.join(BROWSERS)}")
+    sandbox = [] if os.geteuid() else ["--no-sandbox"]  # root can't have one
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=sandbox)
+        yield browser
+        browser.close()

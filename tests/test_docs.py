@@ -186,20 +186,51 @@ def test_what_the_pages_include_is_what_is_made(monkeypatch):
     assert "| `radius` |" in table
 
 
-@pytest.mark.slow
-def test_the_site_builds_without_a_warning(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the built site."""
     pytest.importorskip("sphinx_gallery")
-    source = tmp_path / "project"
+    folder = tmp_path_factory.mktemp("site")
+    source = folder / "project"
     shutil.copytree(ROOT / "docs", source / "docs", ignore=shutil.ignore_patterns("_build"))
     (source / "results").symlink_to(ROOT / "results")
     (source / "examples").symlink_to(ROOT / "examples")
     shutil.copy(ROOT / "CONTRIBUTING.md", source)
     build = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "-q"]
-    folders = [str(source / "docs"), str(tmp_path / "html")]
+    folders = [str(source / "docs"), str(folder / "html")]
     done = subprocess.run([*build, *folders], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    lesson = (tmp_path / "html/tutorials/lesson_2_the_cliff.html").read_text()
+    return folder / "html"
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(site):
+    lesson = (site / "tutorials/lesson_2_the_cliff.html").read_text()
     assert "updates outside the region: 0" in lesson
-    page = (tmp_path / "html/explorer.html").read_text()
+    page = (site / "explorer.html").read_text()
     (explorer,) = re.findall(r'href="(try/[^"]+)"', page)
-    assert "The trust-region explorer" in (tmp_path / "html" / explorer).read_text()
+    assert "The trust-region explorer" in (site / explorer).read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everyone_can_read_every_page_of_the_site(site, browser, scheme):
+    check = (ROOT / "tests/reports/readable.js").read_text()
+    pages = [path for path in site.rglob("*.html") if "_static" not in path.parts]
+    assert len(pages) > 35
+    page = browser.new_page(color_scheme=scheme, viewport={"width": 390, "height": 900})
+    wrong, asked = [], []
+    page.on("console", lambda message: wrong.append(message.text))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    for path in pages:
+        page.goto(path.as_uri())
+        found = page.evaluate(check)
+        assert found.pop("texts") > 5
+        fine = {"faint": [], "nameless": [], "doubled": [], "jumps": [], "language": "en"}
+        assert (path.name, found) == (path.name, fine)
+        assert page.evaluate(overflow) == 0  # what is wide scrolls inside its own box
+    page.close()
+    assert wrong == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []

@@ -2,6 +2,9 @@
 
 import io
 import json
+import os
+import subprocess
+import sys
 from dataclasses import fields
 
 import pytest
@@ -139,3 +142,15 @@ def test_a_bar_is_for_terminals_alone(monkeypatch, capsys):
         after()
     assert "episodes" in shown_at.getvalue()
     assert "2/3" in shown_at.getvalue()
+
+
+def test_an_alphabet_that_lacks_a_letter_stops_nothing(tmp_path):
+    """Every verb tells λ, ± and arrows; under LC_ALL=C without UTF-8 that was a traceback."""
+    ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    for verb in (["list"], ["train", "CliffWalking-v1", "--steps", "1000", "--out", "run"]):
+        main = "import sys; from ottrpo.cli import main; sys.exit(main(sys.argv[1:]))"
+        command = [sys.executable, "-c", main, *verb]
+        done = subprocess.run(command, cwd=tmp_path, env=ascii_only, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.isascii()
+        assert b"?" in done.stdout

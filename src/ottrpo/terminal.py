@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -40,6 +41,13 @@ def say(text: str, *, error: bool = False) -> None:
 
 def _in_brief(line: str) -> str:
     return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
+
+
+def spell_for_terminal() -> None:
+    """What a terminal's alphabet lacks, λ in ASCII say, is shown as ``?`` and stops nothing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 @contextmanager

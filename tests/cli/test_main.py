@@ -61,6 +61,20 @@ def test_anything_else_that_goes_wrong_is_exit_code_1(monkeypatch, capsys):
     assert "the roof is off" in capsys.readouterr().err
 
 
+def test_too_little_memory_is_told_in_one_line(monkeypatch, capsys):
+    def greedy(self):
+        raise MemoryError("unable to allocate 29.8 GiB")
+
+    monkeypatch.setattr("ottrpo.cli.listing.List.run", greedy)
+    assert main(["list"]) == 1
+    assert capsys.readouterr().err == "ottrpo: not enough memory: unable to allocate 29.8 GiB\n"
+
+
+def test_a_directory_in_the_place_of_a_page_is_named_and_not_the_draft(tmp_path, capsys):
+    assert main(["explore", "-o", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"ottrpo: {tmp_path}: Is a directory\n"
+
+
 def test_an_interruption_is_exit_code_1_without_a_traceback(monkeypatch, capsys):
     def interrupted(self):
         raise KeyboardInterrupt

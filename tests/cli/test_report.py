@@ -75,17 +75,39 @@ def test_a_table_for_people(results, capsys, monkeypatch):
     assert "no finished run" in told
 
 
+def test_on_a_narrow_terminal_no_number_is_broken(results, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert main(["report", "control", "--results", str(results)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 40
+    assert any(line.split() == ["paper", "2,939", "±", "162"] for line in lines)
+
+
+def test_what_follows_from_all_studies_is_told_last(capsys):
+    assert main(["report", "--results", "published"]) == 0
+    *_, first, second, third = capsys.readouterr().out.splitlines()
+    assert first.startswith("Against tuned PPO, on the ")
+    assert second.startswith("Against tuned TRPO, on the ")
+    assert "with the paper's own settings it stays below" in third
+
+
 def test_results_of_one_s_own_do_not_hide_the_published_ones(results, monkeypatch, capsys):
     monkeypatch.chdir(results.parent)
     assert results.name == "results"
-    assert main(["report", "suite"]) == 2
+    for verb in (
+        ["report", "suite"],
+        ["compare", "ottrpo", "trpo"],
+        ["plot", "trpo", "-o", "a.pdf"],
+    ):
+        assert main(verb) == 2
+        assert "(what came with ottrpo: --results published)" in capsys.readouterr().err
     assert main(["report", "suite", "--results", "published", "--json"]) == 0
     assert "Hopper-v5" in json.loads(capsys.readouterr().out)["suite"]
     (results.parent / "published").mkdir()  # whoever has one means it
     assert main(["report", "suite", "--results", "published"]) == 2
 
 
-@pytest.mark.parametrize("breakage", ["study", "folder", "manifest", "page", "sampled"])
+@pytest.mark.parametrize("breakage", ["study", "folder", "empty", "manifest", "page", "sampled"])
 def test_mistakes_get_one_line(results, capsys, breakage):
     arguments = ["report", "--results", str(results)]
     if breakage == "study":
@@ -94,8 +116,10 @@ def test_mistakes_get_one_line(results, capsys, breakage):
         arguments += ["--html", str(results)]
     if breakage == "sampled":
         arguments += ["--sampled"]
-    if breakage == "folder":
+    if breakage in ("folder", "empty"):
         shutil.rmtree(results)
+    if breakage == "empty":
+        results.mkdir()
     if breakage == "manifest":
         (results / "control" / "manifest.json").write_text("{")
     assert main(arguments) == 2

@@ -91,6 +91,7 @@ def test_without_out_a_run_goes_under_runs(counting, tmp_path, monkeypatch):
         (["--set", "cost=bin"], "'bin' is not a cost"),
         (["--config", "fast"], "'fast' is not a configuration"),
         (["--steps", "-3"], "steps must be a whole number from 1 on, got -3"),
+        (["--steps", "1e30"], "steps must be at most 1,000,000,000,000,000, got"),
     ],
 )
 def test_a_mistake_leaves_nothing_behind(counting, arguments, told, tmp_path, capsys):
@@ -100,6 +101,13 @@ def test_a_mistake_leaves_nothing_behind(counting, arguments, told, tmp_path, ca
     assert told in captured.err
     assert captured.err.count("\n") == 1
     assert not out.exists()
+
+
+def test_a_file_in_the_place_of_the_run_is_named_and_not_the_draft(counting, tmp_path, capsys):
+    out = tmp_path / "run"
+    out.touch()
+    assert train("--out", str(out)) == 2
+    assert capsys.readouterr().err == f"ottrpo: {out}: Not a directory\n"
 
 
 def test_a_goal_that_was_never_reached_is_told_in_one_line(tmp_path):

@@ -7,7 +7,7 @@ import time
 import pytest
 from rich.console import Console
 
-from ottrpo.experiments.board import StudyBoard
+from ottrpo.experiments.board import RunBoard, StudyBoard
 from ottrpo.experiments.jobs import jobs_of
 from ottrpo.experiments.pool import News
 from ottrpo.experiments.recorder import Onlooker
@@ -128,3 +128,19 @@ def shown_bar(board):
     console = Console(file=io.StringIO(), width=120)
     console.print(board.picture())
     return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_the_bar_of_a_run_tells_less_where_there_is_less_room(width):
+    console = Console(file=io.StringIO(), width=width, force_terminal=True)
+    with RunBoard(1_000_000, console) as board:
+        board.evaluation({"deterministic": True, "returns": [-1234.5], "mark": 1, "timestep": 1})
+        board.figures({"ot/spent": 0.01234, "ot/radius": 0.01234})
+        board.update(400_000)
+    told = console.file.getvalue()
+    assert "…" not in told  # nothing is cut
+    assert "40 %" in told
+    assert "return -1,234.5" in told
+    assert "-:--:--" in told  # how long the rest will take
+    assert ("400,000 steps" in told) == (width >= 60)
+    assert ("spent 0.0123 of 0.0123" in told) == (width >= 120)

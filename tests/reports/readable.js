@@ -21,8 +21,9 @@
     const [a, b] = [light(ink ?? behind(node)), light(behind(node))];
     contrasts.push([`${node.tagName} ${node.textContent.slice(0, 30)}`, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)]);
   }
-  const named = (node) => node.labels?.length || node.getAttribute("aria-label") || node.textContent.trim();
-  const nameless = [...document.querySelectorAll("input, select, button, a, svg, summary, [role=region]")]
+  const named = (node) => node.labels?.length || node.getAttribute("aria-label") || node.textContent.trim()
+    || (node instanceof SVGElement && node.closest("button, a, label, [aria-hidden=true], [style*='display: none']"));
+  const nameless = [...document.querySelectorAll("input:not([type=hidden]), select, button, a, svg, summary, [role=region]")]
     .filter((node) => !named(node)).map((node) => node.outerHTML.slice(0, 80));
   const ids = [...document.querySelectorAll("[id]")].map((node) => node.id);
   const levels = [...document.querySelectorAll("h1, h2, h3, h4")].map((node) => Number(node.tagName[1]));

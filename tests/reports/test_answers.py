@@ -48,6 +48,22 @@ def test_what_is_undecided_is_said(tmp_path):
     assert "above it on none and below it on none, and 2 are undecided" in found.sentences[0]
 
 
+def test_a_task_with_one_run_takes_nobody_s_interval(tmp_path):
+    """One run of Ant decides nothing; with it the probability over all tasks had no interval."""
+    folders = [
+        write_study(tmp_path / "many", [cell(), cell(agent="ppo", config="tuned")]),
+        write_study(
+            tmp_path / "one",
+            [cell("Ant-v5"), cell("Ant-v5", agent="ppo", config="tuned")],
+            seeds=1,
+        ),
+    ]
+    cells = [c for folder in folders for c in read_study(folder).cells]
+    sentence = answers(cells, read_exhibition()).sentences[0]
+    assert "on the 1 tasks where both have several seeds" in sentence
+    assert re.search(r"with probability \d\.\d\d \(", sentence)
+
+
 def test_the_paper_s_own_settings_are_judged(tmp_path):
     found = told(tmp_path, [2939.0, 359.0], 1000.0, paper=[10.0, 359.0])
     assert found.sentences[-1].endswith(

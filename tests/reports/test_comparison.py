@@ -8,9 +8,9 @@ import pytest
 
 from ottrpo import TabularOTTRPO
 from ottrpo.cli import main
-from ottrpo.cli.options import PUBLISHED
 from ottrpo.reports.comparison import compare, plot
 from ottrpo.reports.sides import find_side
+from ottrpo.results.layout import PUBLISHED
 from ottrpo.results.run_directory import RunDirectory
 
 from .synthetic import cell, write_study

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from ottrpo.cli import main
-from ottrpo.cli.options import PUBLISHED
 from ottrpo.reports import printed
 from ottrpo.reports.figures import Curve, Panel
 from ottrpo.reports.sides import find_side
+from ottrpo.results.layout import PUBLISHED
 
 OURS, PPO = "control:Hopper-v5__ottrpo__default", "baselines-control:Hopper-v5__ppo__tuned"
 

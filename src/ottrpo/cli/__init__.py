@@ -15,7 +15,7 @@ from importlib import import_module
 from ottrpo import __version__
 from ottrpo.extras import remedy
 from ottrpo.names import known
-from ottrpo.terminal import hushed, json_alone, say, shown
+from ottrpo.terminal import hushed, json_alone, say, shown, spell_for_terminal
 from ottrpo.threads import default_to_one_thread
 
 # verb -> (module, class, what it does)
@@ -43,6 +43,7 @@ QUIET = "--quiet"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code."""
     default_to_one_thread()
+    spell_for_terminal()
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         with _warnings_in_one_line():
@@ -52,6 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         say("ottrpo: interrupted", error=True)
+        return 1
+    except MemoryError as error:
+        say(f"ottrpo: not enough memory: {error}", error=True)
         return 1
     except Exception as error:
         told = f"unexpected {type(error).__name__}: {error}"

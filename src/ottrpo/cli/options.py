@@ -25,7 +25,6 @@ class Verb(Protocol):
         """Do it; the exit code, if it is not 0."""
 
 
-PUBLISHED = Path(__file__).parent.parent / "published"
 AnyVerb = TypeVar("AnyVerb", bound=Verb)
 
 
@@ -110,6 +109,8 @@ def mistakes(context: str = "") -> Iterator[None]:
 
 def results_root(asked: Path | None) -> Path:
     """Where results are read: as asked; by default in ``results``, else those that came along."""
+    from ottrpo.results.layout import PUBLISHED
+
     here = asked or Path("results")
     # by its name too, as results of one's own would hide what was published
     wanted = asked is None or asked == Path(PUBLISHED.name)

@@ -1,5 +1,6 @@
 """``ottrpo report``."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +17,8 @@ from .options import Mistake, Results, mistakes, results_root
 class Report:
     """Tell the scores of studies, computed from their results alone.
 
-    Scores are means over the evaluations of the last tenth of training; seeds are the unit.
+    Scores are means over the evaluations of the last tenth of training; seeds are the unit. What
+    follows from all studies together, in three sentences, is told last, where a terminal stops.
     """
 
     study: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")] = None
@@ -32,37 +34,54 @@ class Report:
 
     def run(self) -> None:
         """Read, count, tell."""
-        from ottrpo.reports.tables import as_data, terminal_table
-        from ottrpo.results.reading import read_studies, study_names
-
         if self.sampled and not self.json:
             raise Mistake("--sampled goes with --json; the other reports show both ways to act")
         if self.html is not None and self.html.is_dir():
             raise Mistake(f"--html takes a file, got the directory {self.html}")
         results = results_root(self.results)
         with mistakes():
-            there = study_names(results)
-        if self.study is not None and self.study not in there:
-            hint = known(self.study, there)
-            raise Mistake(f"{results} has no results of {self.study!r}; {hint}")
+            names = self._names(results)
         if self.html is not None:
             self._write_page(self.html, results)
-        if self.html is not None and not self.json:
+        if self.html is None or self.json:
+            with mistakes():
+                self._tell(names, results)
+
+    def _names(self, results: Path) -> list[str]:
+        """The studies to tell of."""
+        from ottrpo.results.layout import elsewhere
+        from ottrpo.results.reading import study_names
+
+        there = study_names(results)
+        if not there:
+            raise Mistake(
+                f"{results} holds no results; `--results published` reads those of ottrpo"
+            )
+        if self.study is None:
+            return there
+        if self.study not in there:
+            hint = known(self.study, there)
+            raise Mistake(f"{results} has no results of {self.study!r}; {hint}{elsewhere(results)}")
+        return [self.study]
+
+    def _tell(self, names: Sequence[str], results: Path) -> None:
+        from ottrpo.reports.answers import answers
+        from ottrpo.reports.exhibits import read_exhibition
+        from ottrpo.reports.tables import as_data, terminal_table
+        from ottrpo.results.reading import read_studies
+
+        studies = read_studies(results, names)
+        if self.json:
+            data = (as_data(study, sampled=self.sampled) for study in studies)
+            say_json(dict(zip(names, data, strict=True)))
             return
-        with mistakes():
-            names = there if self.study is None else [self.study]
-            studies = read_studies(results, names)
-            if self.json:
-                say_json(
-                    {
-                        name: as_data(study, sampled=self.sampled)
-                        for name, study in zip(names, studies, strict=True)
-                    }
-                )
-                return
-            console = screen()
-            for study in studies:
-                console.print(terminal_table(study, console))
+        console = screen()
+        for study in studies:
+            console.print(terminal_table(study, console))
+        if self.study is None:
+            cells = [cell for study in studies for cell in study.cells]
+            for sentence in answers(cells, read_exhibition()).sentences:
+                console.print(sentence)
 
     def _write_page(self, path: Path, results: Path) -> None:
         from ottrpo.reports.page import write_page

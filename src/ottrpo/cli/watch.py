@@ -53,7 +53,8 @@ class Watch:
         with mistakes():
             returns = self._play(load_trained(self.path, trust=self.trust))
         over = f" over {len(returns)} episodes" if len(returns) > 1 else ""
-        say(f"return {fmean(returns):,.2f}{over}")
+        cut = "" if self.steps == Watch.steps else f", {self.steps:,} steps at most"
+        say(f"return {fmean(returns):,.2f}{over}{cut}")
         if self.video is not None:
             say(f"written: {self.video}")
 

@@ -33,17 +33,21 @@ class RunBoard(Onlooker):
         self._steps, self._console = steps, console
         self._tenths = 0
         self._return = self._region = ""
+        columns = {  # what is told, and from which width on
+            TextColumn("{task.percentage:>3.0f} %"): 0,
+            BarColumn(): 80,
+            TextColumn("{task.completed:,.0f} steps"): 50,
+            TextColumn("{task.fields[speed]}"): 65,
+            TextColumn("{task.fields[last]}"): 0,
+            TextColumn("{task.fields[region]}"): 100,
+            TimeRemainingColumn(): 0,
+        }
         self._bar = Progress(
-            TextColumn("{task.percentage:>3.0f} %"),
-            BarColumn(),
-            TextColumn("{task.completed:,.0f} steps"),
-            TextColumn("{task.fields[speed]}"),
-            TextColumn("{task.fields[last]}"),
-            TimeRemainingColumn(),
+            *(column for column, width in columns.items() if console.width >= width),
             console=console,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("", total=steps, speed="", last="")
+        self._task = self._bar.add_task("", total=steps, speed="", last="", region="")
 
     def __enter__(self) -> "RunBoard":
         self._bar.start()
@@ -55,8 +59,13 @@ class RunBoard(Onlooker):
     def update(self, timestep: int) -> None:
         """Move the bar."""
         done = min(timestep, self._steps)
-        last = f"{self._return} {self._region}".strip()
-        self._bar.update(self._task, completed=done, speed=self._speed(), last=last)
+        self._bar.update(
+            self._task,
+            completed=done,
+            speed=self._speed(),
+            last=self._return,
+            region=self._region,
+        )
 
     def figures(self, told: Mapping[str, float]) -> None:
         """Show how much of the radius is spent."""

@@ -38,6 +38,7 @@ _QUOTED = re.compile(
     r"'[^'\n]*+'?|#[^\n]*+",
     re.DOTALL,
 )
+MOST_STEPS = 10**15  # centuries of them
 _FILE_KEYS = ("description", "extends", "steps", "settings", "environments")
 
 
@@ -72,6 +73,9 @@ class RunSpec:
             require_words(name, getattr(self, name))
         require_whole("seed", self.seed, 0)
         require_whole("steps", self.steps, 1)
+        require(
+            self.steps <= MOST_STEPS, f"steps must be at most {MOST_STEPS:,}, got {self.steps:,}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -297,21 +297,29 @@ def write_atomically(path: Path | str, content: bytes) -> None:
     _make_folder(path.parent)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}{DRAFT_ENDING}")
     # exclusive and without following links: nobody can have laid something in its place
-    try:
+    with _told_of(path):
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
-    except OSError as error:
-        error.filename = str(path)  # who reads of it asked for that one
-        raise
     try:
         with os.fdopen(handle, "wb", buffering=0) as file:
             write_all(file.fileno(), content)
             os.fsync(file.fileno())
-        os.replace(draft, path)
+        with _told_of(path):
+            os.replace(draft, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(draft)
         raise
     sync_directory(path.parent)
+
+
+@contextmanager
+def _told_of(path: Path) -> Iterator[None]:
+    """Errors name the file that was asked for, and not its draft."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
 
 
 def sync_directory(folder: Path) -> None:

@@ -73,7 +73,9 @@ def _against(cells: Sequence[CellResult], rival: tuple[str, str]) -> Comparison 
             duels += compare(*alone).duels
     if not duels:
         return None
-    return Comparison(names=(a.name, b.name), duels=tuple(duels))
+    # seeds are the unit: a task with one run decides nothing, and would take the others' interval
+    decided = [duel for duel in duels if duel.difference.interval is not None]
+    return Comparison(names=(a.name, b.name), duels=tuple(decided or duels))
 
 
 def _told(found: Comparison) -> str:
@@ -95,9 +97,9 @@ def _told(found: Comparison) -> str:
         verdict = ", more often than not" if low > 0.5 else ", less often than not"
         verdict = ", which decides nothing" if low <= 0.5 <= high else verdict
     return (
-        f"Against tuned {rival}, on the {len(found.duels)} tasks that both have, the mean return "
-        f"of OT-TRPO with its defaults lies {' and '.join(parts)}, and {open_} are undecided; run "
-        f"against run it wins with probability {chance}{verdict}."
+        f"Against tuned {rival}, on the {len(found.duels)} tasks where both have several seeds, "
+        f"the mean return of OT-TRPO with its defaults lies {' and '.join(parts)}, and {open_} are "
+        f"undecided; run against run it wins with probability {chance}{verdict}."
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ottrpo.core.checks import Floats, require
 from ottrpo.names import known
+from ottrpo.results.layout import elsewhere
 from ottrpo.results.reading import (
     CellResult,
     curves_of,
@@ -108,7 +109,7 @@ def _from_agent(text: str, results: Path) -> Side:
     require(
         agent in agents,
         f"{text!r} is no directory, no STUDY:CELL and no agent with results in {results}; "
-        f"{known(agent, agents)}",
+        f"{known(agent, agents)}{elsewhere(results)}",
     )
     titles = sorted({cell.title for cell in cells if cell.agent == agent and cell.curves})
     title = wanted or next((name for name in ("default", "tuned", *titles) if name in titles), "")

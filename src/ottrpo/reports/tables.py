@@ -24,6 +24,7 @@ _STUDY = (
     "| lowest seed | seeds | over the radius | paper"
 )
 NARROW = 16  # letters of a name, where there is little room
+FOLDED = 72  # letters; on less even numbers would be folded
 SHORTEST = 0.05  # seconds; a run of a few milliseconds is told as 0.0
 
 
@@ -320,7 +321,8 @@ def for_terminal(table: Table, title: str, console: "Console", spared: Sequence[
     """The table for a console.
 
     Where it would be wider than the console, names are folded, what is the same in every line is
-    told once below, and then columns that may be ``spared`` are left out and named.
+    told once below, and then columns that may be ``spared`` are left out and named. If that
+    does not do for a narrow one, each line becomes a few.
     """
     boundless = console.options.update(max_width=10_000)  # else it measures what it would squeeze
     same = {
@@ -333,12 +335,31 @@ def for_terminal(table: Table, title: str, console: "Console", spared: Sequence[
         drawn = _drawn(table.without(gone[: max(left_out, 0)]), title, narrow=left_out >= 0)
         if console.measure(drawn, options=boundless).maximum <= console.width:
             break
+    else:
+        if console.width < FOLDED:
+            return _turned(table, title)
     once = [f"{name} {same[name]}" for name in gone[: max(left_out, 0)] if name in same]
     told = [f"in every line: {', '.join(once)}"] if once else []
     if left_out > len(same):
         missed = ", ".join(gone[len(same) : left_out])
         told.append(f"no room for {missed}: widen the terminal, or use --json")
     drawn.caption = "; ".join(told) or None
+    return drawn
+
+
+def _turned(table: Table, title: str) -> Any:
+    """A line for each entry, its column's name before it."""
+    from rich import box
+    from rich import table as rich_table
+    from rich.text import Text
+
+    heading = Text(title) if title else None
+    drawn = rich_table.Table(title=heading, box=box.SIMPLE, show_header=False)
+    for row in table.rows:
+        for name, entry in zip(table.columns, row, strict=True):
+            if entry.text != DASH.text:
+                drawn.add_row(Text(name), Text(entry.text, overflow="fold"))
+        drawn.add_section()
     return drawn
 
 

@@ -15,6 +15,7 @@ from ottrpo.persistence.checkpoints import FOLDER
 RUNS_ROOT = Path("runs")
 TRIALS_ROOT = RUNS_ROOT / "trials"
 RESULTS_ROOT = Path("results")
+PUBLISHED = Path(__file__).parent.parent / "published"
 
 MANIFEST = "manifest.json"
 # of a run
@@ -27,6 +28,12 @@ CHECKPOINTS = FOLDER
 # of a study
 RUNS = "runs.csv"
 AUDITS = "audits.csv"
+
+
+def elsewhere(results: Path) -> str:
+    """What to add where ``results`` lack something: one's own hide the published ones."""
+    own = results not in (PUBLISHED, Path(PUBLISHED.name))
+    return f" (what came with ottrpo: --results {PUBLISHED.name})" if own else ""
 
 
 def runs_folder(study: str, steps: int | None) -> Path:

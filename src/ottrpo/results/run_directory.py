@@ -48,8 +48,12 @@ class RunDirectory:
             raise ValueError(
                 f"{path} already holds a run; choose another --out, or remove it first"
             ) from error
+        except OSError as error:
+            error.filename, error.filename2 = str(path), None  # and not the draft
+            raise
         finally:
-            draft.unlink(missing_ok=True)
+            with suppress(OSError):
+                draft.unlink()
         return cls(path, json.loads(text))
 
     @classmethod
