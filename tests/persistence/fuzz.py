@@ -49,14 +49,14 @@ INSIDE = hostile.members()
 
 def read(content):
     """What the reader returns, or None where it refuses as it should."""
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         return bundle.read(io.BytesIO(content), hostile.KIND)
     except bundle.BundleError as refusal:
         require_one_line(refusal)
         return None
     finally:
-        assert time.perf_counter() - began < SLOW
+        assert time.process_time() - began < SLOW
 
 
 # ---------------------------------------------------------------- the readers

@@ -58,7 +58,7 @@ scalars = st.sampled_from(
 
 def refused(name, reader, *arguments):
     """What the reader returns, or None where it refuses in one line; both in time."""
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         found = reader(*arguments)
     except ValueError as refusal:
@@ -66,7 +66,7 @@ def refused(name, reader, *arguments):
         COUNTS[f"{name} refused"] += 1
         return None
     finally:
-        assert time.perf_counter() - began < SLOW
+        assert time.process_time() - began < SLOW
     COUNTS[f"{name} accepted"] += 1
     return found
 
