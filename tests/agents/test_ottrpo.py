@@ -281,7 +281,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match="MultiInputPolicy"):
             agent(gym.make(MATCH, observations="dict"))
         with pytest.raises(ValueError, match="policy must be one of MlpPolicy"):
-            OTTRPO(stable_baselines3.ppo.MlpPolicy, REACH)
+            OTTRPO(stable_baselines3.dqn.MlpPolicy, REACH)
         with pytest.raises(ValueError, match="CnnPolicy needs an image"):
             OTTRPO("CnnPolicy", REACH)
         with pytest.raises(ValueError, match="env must be an id"):
