@@ -272,21 +272,29 @@ def _enclosure(xp: Any, rows: _Rows, radius: Array) -> tuple[Array, Array]:
     return low, xp.maximum(high, low)
 
 
-def tilted_at(problem: SinkhornProblem, multiplier: float) -> tuple[float, SinkhornSolution]:
-    """G(λ), and the plan of λ > 0 with what it gains in place of the value."""
+def sinkhorn_at(
+    weight_r: Array,
+    gain_rk: Array,
+    cost_rk: Array,
+    multiplier: Array,
+    entropy: Array,
+    reference_rk: Array | None = None,
+) -> SinkhornSolution:
+    """What `solve_at` answers to such rows and a price, as `solve_sinkhorn` does to a budget."""
+    xp = gain_rk.__array_namespace__()
+    rows = _rows(xp, weight_r, gain_rk, cost_rk, entropy, reference_rk)
+    found = _tilted(xp, rows, 1.0 / xp.asarray(multiplier, dtype=gain_rk.dtype))
+    value, always = found.gain + rows.weight_r @ rows.best_r, xp.asarray(True)
+    return SinkhornSolution(multiplier, value, found.spent, always, found.plan_rk, found.transport)
+
+
+def smooth_value(problem: SinkhornProblem, multiplier: float) -> float:
+    """G(λ) of λ > 0."""
     weight_r, gain_rk, cost_rk, radius, entropy, reference_rk = problem.arrays
     rows = _rows(np, weight_r, gain_rk, cost_rk, entropy, reference_rk)
-    found = _tilted(np, rows, np.float64(1.0 / multiplier))
-    best = float(weight_r @ rows.best_r)
-    smooth = multiplier * float(weight_r @ found.smooth_r)
-    return multiplier * radius + best + smooth, SinkhornSolution(
-        multiplier=multiplier,
-        value=best + float(found.gain),
-        spent=float(found.spent),
-        binding=True,
-        plan_rk=found.plan_rk,
-        transport=float(found.transport),
-    )
+    smooth_r = _tilted(np, rows, np.float64(1.0 / multiplier)).smooth_r
+    best, smooth = float(weight_r @ rows.best_r), multiplier * float(weight_r @ smooth_r)
+    return float(multiplier * radius + best + smooth)
 
 
 def least_spent(problem: SinkhornProblem) -> float:

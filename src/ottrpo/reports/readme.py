@@ -10,12 +10,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ottrpo.results.layout import MANIFEST
 from ottrpo.results.reading import CellResult, read_study
 
 from .drawing import save_panels
 from .exhibits import read_exhibition
 from .figures import PANELS_AT_MOST, families
+from .regions import difference_entry, markdown_radii, markdown_regions, with_interval
+from .scores import cell_scores
+from .statistics import difference_by_seed
 from .tables import (
+    ABSENT,
     DASH,
     MISSING,
     Entry,
@@ -30,9 +35,13 @@ from .tables import (
     table_of,
 )
 
-PAGES = ("README.md", "results/RESULTS.md")
-# <!-- scores|speeds|contest: STUDY ... -->, what was made, <!-- end -->
-_MADE = re.compile(r"(<!-- (scores|speeds|contest): ([^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+PAGES = ("README.md", "results/RESULTS.md", "docs/kl_against_ot.md", "docs/rivals.md")
+# <!-- KIND: STUDY ... -->, what was made, <!-- end -->
+_MADE = re.compile(
+    r"(<!-- (scores|speeds|contest|regions|radii|beside): ([^>]+) -->\n).*?(<!-- end -->)",
+    re.DOTALL,
+)
+NO_RESULTS = "There are no results of this study yet.\n"
 # who stands in a contest, by agent and title, and what the column is called
 CONTESTANTS = {
     ("ottrpo", "default"): "OT-TRPO, default",
@@ -42,13 +51,21 @@ CONTESTANTS = {
 
 
 def with_results(page: str, results: Path) -> str:
-    """``page`` with the tables between its marks made anew."""
-    makers = {"scores": markdown_table, "speeds": markdown_speeds, "contest": markdown_contest}
+    """``page`` with the tables between its marks made anew, or a word that there are no results."""
+    makers = {
+        "scores": markdown_table,
+        "speeds": markdown_speeds,
+        "contest": markdown_contest,
+        "regions": markdown_regions,
+        "radii": markdown_radii,
+        "beside": markdown_beside,
+    }
 
     def made(found: re.Match[str]) -> str:
         begin, kind, studies, end = found.groups()
-        cells = [c for study in studies.split() for c in read_study(results / study).cells]
-        return f"{begin}{makers[kind](cells)}{end}"
+        kept = [study for study in studies.split() if (results / study / MANIFEST).is_file()]
+        cells = [c for study in kept for c in read_study(results / study).cells]
+        return f"{begin}{makers[kind](cells) if kept else NO_RESULTS}{end}"
 
     return _MADE.sub(made, page)
 
@@ -74,6 +91,29 @@ def markdown_contest(cells: Sequence[CellResult]) -> str:
             scores = [mean(line.score) for line in lines]
             rows.append([Entry(environment), *scores, paper, Entry(steps, 0), Entry(seeds, 0)])
     heads = ["environment", *CONTESTANTS.values(), "OT-TRPO in the paper", "steps", "seeds"]
+    return Table(heads, rows).markdown()
+
+
+def markdown_beside(cells: Sequence[CellResult]) -> str:
+    """A study's scores with their intervals, and how far they are from its first cell's there."""
+    first: dict[str, dict[int, float]] = {}
+    rows = []
+    order = list(dict.fromkeys(cell.environment for cell in cells))
+    for cell in sorted(cells, key=lambda cell: order.index(cell.environment)):
+        row, scores = (
+            [Entry(cell.environment), Entry(f"{cell.agent}, {cell.title}")],
+            cell_scores(cell),
+        )
+        if not scores or scores[0].seeds < 2:
+            rows.append([*row, ABSENT, DASH, DASH])
+            continue
+        by_seed, seeds = scores[0].by_seed, scores[0].seeds
+        ahead = DASH
+        if cell.environment in first:
+            ahead = difference_entry(difference_by_seed(by_seed, first[cell.environment]))
+        first.setdefault(cell.environment, by_seed)
+        rows.append([*row, with_interval(by_seed), ahead, Entry(str(seeds), seeds)])
+    heads = ["environment", "settings", "score (95 %)", "less the first (95 %)", "seeds"]
     return Table(heads, rows).markdown()
 
 
