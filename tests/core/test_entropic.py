@@ -132,7 +132,7 @@ def test_no_plan_is_better_and_none_leaves_the_region():
 
 def test_the_derivative_of_the_dual_is_what_is_left_of_the_radius():
     rng = np.random.default_rng(2)
-    for _ in range(100):
+    for _ in range(CASES):
         problem = random_problem(rng)
         scale = np.abs(problem.gain_rk).max() or 1.0
         multiplier = scale * 10.0 ** rng.uniform(-1, 1)
@@ -155,7 +155,7 @@ def test_it_tends_to_the_exact_dual_linearly_in_the_entropy():
     rng = np.random.default_rng(3)
     entropies = np.array([1e-2, 1e-3, 1e-4, 1e-5])
     slopes = []
-    for _ in range(100):
+    for _ in range(300):
         problem = random_rows(rng)
         exact = solve_dual(problem)
         errors = []
@@ -169,14 +169,14 @@ def test_it_tends_to_the_exact_dual_linearly_in_the_entropy():
         if exact.binding:
             slopes.append(np.polyfit(np.log(entropies[1:]), np.log(errors[1:]), 1)[0])
             assert smooth.multiplier == pytest.approx(exact.multiplier, rel=3e-3)
-    assert len(slopes) > 80
+    assert len(slopes) > 250
     assert 0.99 < np.median(slopes) < 1.01
     assert min(slopes) > 0.9
 
 
 def test_its_plans_are_those_of_pots_sinkhorn_and_transport_within_the_radius():
     rng = np.random.default_rng(4)
-    for _ in range(150):
+    for _ in range(CASES):
         states, actions = 3, int(rng.integers(2, 6))
         policy_sa = rng.dirichlet(np.ones(actions), states)
         occupancy_s = rng.dirichlet(np.ones(states))

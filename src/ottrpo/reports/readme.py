@@ -35,7 +35,13 @@ from .tables import (
     table_of,
 )
 
-PAGES = ("README.md", "results/RESULTS.md", "docs/kl_against_ot.md", "docs/rivals.md")
+PAGES = (
+    "README.md",
+    "results/RESULTS.md",
+    "docs/kl_against_ot.md",
+    "docs/rivals.md",
+    "docs/costs.md",
+)
 # <!-- KIND: STUDY ... -->, what was made, <!-- end -->
 _MADE = re.compile(
     r"(<!-- (scores|speeds|contest|regions|radii|beside): ([^>]+) -->\n).*?(<!-- end -->)",
@@ -95,26 +101,34 @@ def markdown_contest(cells: Sequence[CellResult]) -> str:
 
 
 def markdown_beside(cells: Sequence[CellResult]) -> str:
-    """A study's scores with their intervals, and how far they are from its first cell's there."""
-    first: dict[str, dict[int, float]] = {}
-    rows = []
+    """Scores with their intervals, and how far they are from those of the first cell there.
+
+    Deterministic actions stand first where both ways to act were evaluated.
+    """
     order = list(dict.fromkeys(cell.environment for cell in cells))
+    ways = sorted({way for cell in cells for way in cell.curves}, reverse=True)
+    first: dict[tuple[str, bool], dict[int, float]] = {}
+    rows = []
     for cell in sorted(cells, key=lambda cell: order.index(cell.environment)):
-        row, scores = (
-            [Entry(cell.environment), Entry(f"{cell.agent}, {cell.title}")],
-            cell_scores(cell),
-        )
-        if not scores or scores[0].seeds < 2:
-            rows.append([*row, ABSENT, DASH, DASH])
-            continue
-        by_seed, seeds = scores[0].by_seed, scores[0].seeds
-        ahead = DASH
-        if cell.environment in first:
-            ahead = difference_entry(difference_by_seed(by_seed, first[cell.environment]))
-        first.setdefault(cell.environment, by_seed)
-        rows.append([*row, with_interval(by_seed), ahead, Entry(str(seeds), seeds)])
-    heads = ["environment", "settings", "score (95 %)", "less the first (95 %)", "seeds"]
-    return Table(heads, rows).markdown()
+        scores = {score.deterministic: score for score in cell_scores(cell) if score.seeds > 1}
+        row = [Entry(cell.environment), Entry(f"{cell.agent}, {cell.title}")]
+        for way in ways:
+            if way not in scores:
+                row += [ABSENT, DASH]
+                continue
+            by_seed, reference = scores[way].by_seed, first.get((cell.environment, way))
+            first.setdefault((cell.environment, way), by_seed)
+            row.append(with_interval(by_seed))
+            row.append(
+                DASH
+                if reference is None
+                else difference_entry(difference_by_seed(by_seed, reference))
+            )
+        seeds = max((score.seeds for score in scores.values()), default=0)
+        rows.append([*row, Entry(str(seeds), seeds)])
+    acting = {True: "deterministic", False: "sampled"}
+    heads = [head for way in ways for head in (acting[way], "less the first")]
+    return Table(["environment", "settings", *heads, "seeds"], rows).markdown()
 
 
 def markdown_table(cells: Sequence[CellResult]) -> str:
