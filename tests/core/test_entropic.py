@@ -245,6 +245,16 @@ def test_a_tiny_region_of_kullback_and_leibler_keeps_its_digits():
         )
 
 
+def test_policies_that_are_updated_again_and_again_stay_distributions():
+    """What a row lacks to 1 by rounding must not grow with every update."""
+    rng = np.random.default_rng(7)
+    policy_sa, occupancy_s = rng.dirichlet(np.ones(6), 20), np.full(20, 0.05)
+    for _ in range(250):
+        gain_sa = rng.standard_normal((20, 6))
+        policy_sa = solve_dual(kl_problem(policy_sa, occupancy_s, gain_sa, 0.01)).plan_rk
+    np.testing.assert_allclose(policy_sa.sum(1), 1.0, rtol=1e-14)
+
+
 def test_mass_below_the_range_of_float64_stays_gone():
     policy_sa = np.array([[1.0, 1e-311], [0.5, 0.5]])
     solution = solve_dual(kl_problem(policy_sa, [0.5, 0.5], [[0.0, 1.0], [0.0, 1.0]], 0.1))

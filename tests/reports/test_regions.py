@@ -70,8 +70,11 @@ def test_the_table_has_a_row_per_problem_and_policy_and_says_who_is_ahead():
     text = markdown_regions(made("bins-") + made("gaussian-"))
     assert text.count("| Task-v0 | bins |") == text.count("| Task-v0 | gaussian |") == 1
     assert "6.00 (3.52 to 8.48) | 2.00 (-0.484 to 4.48)" in text
-    assert "At the end of training transport is ahead in none and behind in none, of 2." in text
-    ahead = "ahead in 2 (Task-v0 (bins), Task-v0 (gaussian)) and behind in none, of 2."
+    assert (
+        "At the end of training transport is ahead in none and behind in none, of 2 comparisons."
+        in text
+    )
+    ahead = "ahead in 2 (Task-v0 (bins), Task-v0 (gaussian)) and behind in none, of 2 comparisons."
     assert f"With all radii alike transport is {ahead}" in text
     single = [made()[0], made()[2]]
     assert "of all radii" not in markdown_regions(single)  # it was chosen before

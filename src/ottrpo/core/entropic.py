@@ -142,6 +142,9 @@ def kl_problem(
     The solution is π̃ ∝ π exp(A/λ*), whose plan is the new policy itself.
     """
     policy = distributions("policy_sa", policy_sa, ndim=2)
+    policy = policy / policy.sum(
+        axis=1, keepdims=True
+    )  # or what it lacks to 1 would grow by each update
     return SinkhornProblem(occupancy_s, gain_sa, np.zeros(policy.shape), radius, 1.0, policy)
 
 

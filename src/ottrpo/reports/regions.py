@@ -218,4 +218,4 @@ def _sentence(when: str, found: Mapping[str, Difference]) -> str:
         f"{side} in {len(names)} ({', '.join(names)})" if names else f"{side} in none"
         for side, names in sides.items()
     )
-    return f"{when} transport is {said}, of {len(found)}.\n"
+    return f"{when} transport is {said}, of {len(found)} comparisons.\n"
