@@ -264,13 +264,13 @@ def test_mass_below_the_range_of_float64_stays_gone():
 
 def test_compiled_and_mapped_it_is_the_same():
     rng = np.random.default_rng(6)
-    shape = 200, 5, 4
+    shape = CASES, 5, 4
     weight, gain, cost = rng.random(shape[:2]), rng.standard_normal(shape), rng.random(shape)
     cost[..., 0] = 0.0
     weight[::7, 0], gain[::11] = 0.0, 0.0
     reference = rng.dirichlet(np.ones(4), shape[:2])
-    entropy, radius = 10.0 ** rng.uniform(-2, 0, 200), np.empty(200)
-    for i in range(200):
+    entropy, radius = 10.0 ** rng.uniform(-2, 0, CASES), np.empty(CASES)
+    for i in range(CASES):
         least, most = ends(weight[i], gain[i], cost[i], entropy[i], reference[i])
         radius[i] = least + 0.01 + rng.uniform(0, 1.1) * (most - least)
     problems = weight, gain, cost, radius, entropy, reference
