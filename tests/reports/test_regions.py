@@ -88,6 +88,13 @@ def test_radii_stand_in_order_and_the_best_is_bold():
     assert lines[3].startswith("| Task-v0 | KL | **2.00 ± 2.48** | 0.333 ± 1.43 | – |")
 
 
+def test_of_an_unfinished_study_the_seeds_count_that_all_radii_have():
+    cells = made()
+    cells[1] = cell("transport-10pc", "transport", "10%", [2, 2, 2, 2], [7, 6, 5, 90])
+    assert markdown_radii(cells) == markdown_radii(made())
+    assert markdown_regions(cells) == markdown_regions(made())
+
+
 def test_beside_tells_how_far_each_is_from_the_first():
     mine, rival = cell("a", "kl", 1.0, [0, 0], [1, 2]), cell("b", "kl", 1.0, [0, 0], [3, 4])
     lines = markdown_beside([mine, rival]).splitlines()

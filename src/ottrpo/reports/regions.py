@@ -166,7 +166,7 @@ def markdown_radii(cells: Sequence[CellResult]) -> str:
             by_radius = {trial.radius: trial for trial in trials}
             chosen = best(trials, match.seeds) if len(match.seeds) >= FEWEST else None
             row = [Entry(match.environment), Entry(f"{match.policy} {TITLES[region]}".strip())]
-            row += [_mean(by_radius.get(radius), chosen) for radius in columns]
+            row += [_mean(by_radius.get(radius), chosen, match.seeds) for radius in columns]
             rows.append(row)
     return Table(["environment", "region", *columns], rows).markdown()
 
@@ -195,11 +195,11 @@ def difference_entry(found: Difference) -> Entry:
     return Entry(text if found.value or low != high else "0", found.value)
 
 
-def _mean(trial: Trial | None, chosen: Trial | None) -> Entry:
-    """The mean, and half of its interval."""
-    if trial is None:
+def _mean(trial: Trial | None, chosen: Trial | None, seeds: Sequence[int]) -> Entry:
+    """The mean, and half of its interval, over the seeds that all radii have."""
+    if trial is None or not seeds:
         return DASH
-    values = list(trial.last.values())
+    values = [trial.last[seed] for seed in seeds]
     text = number(fmean(values))
     if len(values) > 1:
         low, high = mean_interval(values)
