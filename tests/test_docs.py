@@ -114,6 +114,17 @@ def test_the_pages_results_are_those_of_the_results_folder():
         assert page == with_results(page, ROOT / "results"), f"{name} is old: run `make results`"
 
 
+@pytest.mark.parametrize("name", ["kl_against_ot", "costs"])
+def test_what_is_said_with_an_interval_stands_in_a_table(name):
+    page = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
+    tables = "".join(re.findall(r"<!-- \w+: .*?<!-- end -->", page, re.S))
+    prose = re.sub(r"\s+", " ", re.sub(r"<!-- \w+: .*?<!-- end -->", "", page, flags=re.S))
+    said = re.findall(r"[+-]?[\d,.]+ \([+-]?[\d,.]+ to [+-]?[\d,.]+\)", prose)
+    assert len(said) >= 2
+    for claim in said:
+        assert claim in tables, claim
+
+
 def test_a_contest_has_the_tasks_in_which_all_ran():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"<!-- contest: .*?-->\n(.*?)<!-- end -->", readme, re.S)

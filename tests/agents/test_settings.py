@@ -9,8 +9,9 @@ from stable_baselines3 import ppo
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo import BGPG, OTTRPO, WNPG, WPPG, WPOGradient
+from ottrpo.agents.checklist import CHECKS
 from ottrpo.agents.policies import POLICIES
-from ottrpo.agents.settings import CHECKS, NOT_SAVED, OTTRPOSettings
+from ottrpo.agents.settings import NOT_SAVED, OTTRPOSettings
 from ottrpo.agents.wnpg import WNPGSettings
 from ottrpo.core.documented import documentation
 from ottrpo.engine.schedules import Straight

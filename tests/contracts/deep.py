@@ -26,6 +26,7 @@ DEEP = {
     "ottrpo-network": (OTTRPO, OURS | {"advantage": "network", "n_candidates": 3}),
     "ottrpo-sample": (OTTRPO, OURS | {"model": "sample"}),
     "ottrpo-natural": (OTTRPO, OURS | {"region": "kl", "update": "natural"}),
+    "ottrpo-priced": (OTTRPO, OURS | {"multiplier": 10.0}),
     "ottrpo-mixture": (OTTRPO, OURS | {"policy_kwargs": NETS | {"mixture": 2}}),
     "ottrpo-flow": (OTTRPO, OURS | {"policy_kwargs": NETS | {"flow": 2}}),
     "bgpg": (BGPG, GUIDED),
@@ -42,7 +43,10 @@ RICH = ("ottrpo-mixture", "ottrpo-flow")
 BOXES_ONLY = ("bgpg", "wnpg", "wpo-gradient", "wppg", *RICH)
 KEEP_NO_IMAGES = ("wpo-gradient", "wppg")
 # the networks see what they see in every variant; one of them tries all spaces
-VARIANTS = ("ottrpo-gae", "ottrpo-network", "ottrpo-sample", "ottrpo-natural", *RICH)
+VARIANTS = (
+    *("ottrpo-gae", "ottrpo-network", "ottrpo-sample", "ottrpo-natural", "ottrpo-priced"),
+    *RICH,
+)
 every_agent = pytest.mark.parametrize("name", DEEP)
 
 IMAGE = spaces.Box(0, 255, (36, 36, 1), np.uint8)

@@ -132,7 +132,7 @@ def test_no_plan_is_better_and_none_leaves_the_region():
 
 def test_the_derivative_of_the_dual_is_what_is_left_of_the_radius():
     rng = np.random.default_rng(2)
-    for _ in range(100):
+    for _ in range(CASES):
         problem = random_problem(rng)
         scale = np.abs(problem.gain_rk).max() or 1.0
         multiplier = scale * 10.0 ** rng.uniform(-1, 1)
@@ -155,7 +155,7 @@ def test_it_tends_to_the_exact_dual_linearly_in_the_entropy():
     rng = np.random.default_rng(3)
     entropies = np.array([1e-2, 1e-3, 1e-4, 1e-5])
     slopes = []
-    for _ in range(100):
+    for _ in range(300):
         problem = random_rows(rng)
         exact = solve_dual(problem)
         errors = []
@@ -169,14 +169,14 @@ def test_it_tends_to_the_exact_dual_linearly_in_the_entropy():
         if exact.binding:
             slopes.append(np.polyfit(np.log(entropies[1:]), np.log(errors[1:]), 1)[0])
             assert smooth.multiplier == pytest.approx(exact.multiplier, rel=3e-3)
-    assert len(slopes) > 80
+    assert len(slopes) > 250
     assert 0.99 < np.median(slopes) < 1.01
     assert min(slopes) > 0.9
 
 
 def test_its_plans_are_those_of_pots_sinkhorn_and_transport_within_the_radius():
     rng = np.random.default_rng(4)
-    for _ in range(150):
+    for _ in range(CASES):
         states, actions = 3, int(rng.integers(2, 6))
         policy_sa = rng.dirichlet(np.ones(actions), states)
         occupancy_s = rng.dirichlet(np.ones(states))
@@ -245,6 +245,16 @@ def test_a_tiny_region_of_kullback_and_leibler_keeps_its_digits():
         )
 
 
+def test_policies_that_are_updated_again_and_again_stay_distributions():
+    """What a row lacks to 1 by rounding must not grow with every update."""
+    rng = np.random.default_rng(7)
+    policy_sa, occupancy_s = rng.dirichlet(np.ones(6), 20), np.full(20, 0.05)
+    for _ in range(250):
+        gain_sa = rng.standard_normal((20, 6))
+        policy_sa = solve_dual(kl_problem(policy_sa, occupancy_s, gain_sa, 0.01)).plan_rk
+    np.testing.assert_allclose(policy_sa.sum(1), 1.0, rtol=1e-14)
+
+
 def test_mass_below_the_range_of_float64_stays_gone():
     policy_sa = np.array([[1.0, 1e-311], [0.5, 0.5]])
     solution = solve_dual(kl_problem(policy_sa, [0.5, 0.5], [[0.0, 1.0], [0.0, 1.0]], 0.1))
@@ -254,13 +264,13 @@ def test_mass_below_the_range_of_float64_stays_gone():
 
 def test_compiled_and_mapped_it_is_the_same():
     rng = np.random.default_rng(6)
-    shape = 200, 5, 4
+    shape = CASES, 5, 4
     weight, gain, cost = rng.random(shape[:2]), rng.standard_normal(shape), rng.random(shape)
     cost[..., 0] = 0.0
     weight[::7, 0], gain[::11] = 0.0, 0.0
     reference = rng.dirichlet(np.ones(4), shape[:2])
-    entropy, radius = 10.0 ** rng.uniform(-2, 0, 200), np.empty(200)
-    for i in range(200):
+    entropy, radius = 10.0 ** rng.uniform(-2, 0, CASES), np.empty(CASES)
+    for i in range(CASES):
         least, most = ends(weight[i], gain[i], cost[i], entropy[i], reference[i])
         radius[i] = least + 0.01 + rng.uniform(0, 1.1) * (most - least)
     problems = weight, gain, cost, radius, entropy, reference

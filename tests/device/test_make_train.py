@@ -209,6 +209,9 @@ def test_numbers_of_other_agents_are_refused():
     train = make_train(Pendulum(), SMALL, total_timesteps=100, agent=ClippedPPO)
     with pytest.raises(ValueError, match="has no radius"):
         train(jax.random.key(0), radius=jnp.array(0.1))
+    priced = make_train(Pendulum(), SMALL | {"multiplier": 20.0}, total_timesteps=100)
+    with pytest.raises(ValueError, match="no meaning beside a multiplier or a step"):
+        priced(jax.random.key(0), radius=jnp.array(0.1))
 
 
 def test_settings_may_be_an_agent_s_own():

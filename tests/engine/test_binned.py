@@ -45,7 +45,7 @@ def test_two_columns_solve_the_problem_of_all_bins(name, cost):
     actions = actions_of(BOX, bins)
     model = model_for(name, "gae", actions)
     whole = FiniteLinear if name == "linear" else FiniteSample
-    for seed in range(60):
+    for seed in range(170):
         batch = Tried(12, bins, seed)
         options = Options(cost=cost, actions=actions)
         given = Given(batch, batch.advantage_r, [0.02, 0.3, 2.0][seed % 3])

@@ -47,6 +47,9 @@ CASES = {
         {"region": "kl", "update": "natural"},
     ),
     "kl labels": (OTTRPO, lambda: gym.make(MATCH, masked=True), {"region": "kl"}),
+    "priced": (OTTRPO, PENDULUM, {"multiplier": {"start": 20.0, "end": 10.0}}),
+    "priced labels": (OTTRPO, lambda: gym.make(MATCH, masked=True), {"multiplier": 4.0}),
+    "priced kl labels": (OTTRPO, lambda: MATCH, {"region": "kl", "step": 0.1}),
     "sinkhorn": (OTTRPO, lambda: gym.make(MATCH, masked=True), {"region": "sinkhorn"}),
     "sinkhorn points": (
         OTTRPO,

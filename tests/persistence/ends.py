@@ -43,6 +43,7 @@ AGENTS = {
     "ottrpo-gae": (OTTRPO, OURS | {"advantage": "gae"}),
     "ottrpo-network": (OTTRPO, OURS | {"advantage": "network", "n_candidates": 3}),
     "ottrpo-natural": (OTTRPO, OURS | {"region": "kl", "update": "natural"}),
+    "ottrpo-priced": (OTTRPO, OURS | {"multiplier": {"start": 10.0, "end": 20.0}}),
     "bgpg": (BGPG, GUIDED),
     "wnpg": (WNPG, GUIDED | {"n_basis": 2}),
     "clipped-ppo": (ClippedPPO, OURS),

@@ -92,6 +92,8 @@ CASES = {
         {"advantage": "mixed", "buffer_size": 300},
     ),
     "paced": (OTTRPO, gym_env("Hopper-v5"), {"adapt_pace": True, "std_step": 0.01}),
+    "natural": (OTTRPO, gym_env("Hopper-v5"), {"region": "kl", "update": "natural"}),
+    "priced": (OTTRPO, gym_env("Hopper-v5"), {"multiplier": {"start": 10.0, "end": 20.0}}),
     "labels": (OTTRPO, gym_env("CartPole-v1"), {}),
     "bins": (OTTRPO, gym_env("Hopper-v5"), {"policy_kwargs": {"bins": 9}}),
     "mixture": (OTTRPO, gym_env("Hopper-v5"), {"policy_kwargs": {"mixture": 3}}),

@@ -106,6 +106,7 @@ class OTTRPO(DeepAgent):
         usual &= not (told.learn_std or told.use_sde or told.log_std_final is not None)
         usual &= told.model == "linear" and told.hold_out != 0 and not self.layout.images
         usual &= told.clip_range_vf is None and not weight_decay_of(self.policy_kwargs)
+        usual &= told.price is None
         return "mixed" if usual and self._suit_critics(told) else "gae"
 
     def _suit_critics(self, told: OTTRPOSettings) -> bool:
@@ -170,7 +171,8 @@ class OTTRPO(DeepAgent):
         log_std = None
         if self.told.log_std_final is not None:
             log_std = (float(self.architecture.log_std_init or 0.0), self.told.log_std_final)
-        schedules = super()._schedules(radius=self._radius.schedule, log_std=log_std, **more)
+        more |= {"multiplier": self.told.price, "log_std": log_std}
+        schedules = super()._schedules(radius=self._radius.schedule, **more)
         if mixed:
             schedules = replace(schedules, episodes=MIXED_EPISODES)
         if mixed and not self._is_short:

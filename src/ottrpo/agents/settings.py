@@ -11,29 +11,17 @@ from inspect import Parameter, Signature
 from types import NoneType
 from typing import Any, ClassVar, Literal, Self, final, get_args, get_origin
 
-from ottrpo.core import Cost
+from ottrpo.core import Cost, multiplier_of_step
 from ottrpo.core.checks import Refused, require_one_of
-from ottrpo.core.cost_data import cost_from_data, cost_to_data
+from ottrpo.core.cost_data import cost_to_data
 from ottrpo.engine import models
 from ottrpo.engine.models.base import N_CANDIDATES
 from ottrpo.engine.networks import activation_name
-from ottrpo.engine.schedules import is_auto, is_function, schedule_to_data
+from ottrpo.engine.schedules import is_function, schedule_to_data
 
-from .checks import (
-    Check,
-    at_least,
-    finite,
-    flag,
-    fraction,
-    is_so_anyway,
-    not_negative,
-    one_of,
-    positive,
-    scheduled,
-    scheduling,
-)
+from .checklist import CHECKS
+from .checks import is_so_anyway, one_of
 from .policies import density_of, optimiser_name
-from .radius import is_radius
 
 # say where to write or to compute, not what; a file has no say in it
 NOT_SAVED = ("tensorboard_log", "device")
@@ -238,6 +226,9 @@ class OTTRPOSettings(DeepSettings):
             30 % for actions in a box, 10 % for finite ones, mixtures and flows, and 100 % falling
             to 20 % for labels of several factors; with ``mixed`` or ``adapt_pace``, which really
             spend it, less.
+        multiplier: a price λ on what the region measures, in place of a radius; a number or a
+            schedule. The radius of an update is then what the plan of that price spends.
+        step: η of a proximal step: a multiplier of 1/(2η).
         region: what the radius limits on average over the states: ``transport``, the discrepancy as
             in the paper; ``kl``, the divergence KL(π̃ | π) in nats, which knows no cost (``linear``
             in a box, all models of labels); ``sinkhorn``, transport by plans that are charged for
@@ -299,6 +290,8 @@ class OTTRPOSettings(DeepSettings):
     }
 
     radius: Any = None
+    multiplier: Any = None
+    step: float | None = None
     region: Literal["transport", "kl", "sinkhorn"] = "transport"
     cost: Any = None
     model: str | None = None
@@ -321,6 +314,7 @@ class OTTRPOSettings(DeepSettings):
         usual = "network" if density_of(self.policy_kwargs) else "gae"
         known = models.names(self.advantage or usual)
         object.__setattr__(self, "model", one_of("model", self.model or known[0], known))
+        self._check_mode()
         if self.region != "transport" and self.advantage == "mixed":
             raise ValueError(f"advantage 'mixed' measures transport, got region {self.region!r}")
         if self.region == "kl" and self.cost is not None:
@@ -339,6 +333,25 @@ class OTTRPOSettings(DeepSettings):
         if self.std_step and self.model != "linear":
             raise ValueError(f"std_step needs model 'linear', got {self.model!r}")
 
+    def _check_mode(self) -> None:
+        """Budget, multiplier or proximal step: one of them, where it means something."""
+        modes = ("radius", "multiplier", "step")
+        given = [name for name in modes if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"give one of {', '.join(modes)}; got {' and '.join(given)}")
+        if self.price is None:
+            return
+        spends = {"advantage": "mixed", "update": "natural", "region": "sinkhorn"}
+        needs = [f"{name} {what!r}" for name, what in spends.items() if getattr(self, name) == what]
+        needs += ["adapt_pace"] * self.adapt_pace
+        if needs:
+            raise ValueError(f"{needs[0]} needs a radius, got a {given[0]}")
+
+    @property
+    def price(self) -> Any:
+        """λ, a number or a schedule, in the place of a radius; None if there is a radius."""
+        return self.multiplier if self.step is None else multiplier_of_step(self.step)
+
 
 def _to_data(name: str, value: Any) -> Any:
     if isinstance(value, Cost):
@@ -352,49 +365,3 @@ def _to_data(name: str, value: Any) -> Any:
             named["optimizer_class"] = optimiser_name(value["optimizer_class"])
         return value | named
     return value
-
-
-# by the name of the setting; choices, and whether None will do, are checked by their type
-CHECKS: dict[str, Check] = {
-    **dict.fromkeys(("learning_rate", "noise_color"), scheduling(not_negative)),
-    "gamma": lambda name, value: value if is_auto(value) else scheduled(name, value, fraction),
-    "gae_lambda": scheduling(fraction),
-    **dict.fromkeys(("std_step", "hold_out"), fraction),
-    "radius": is_radius,
-    "cost": lambda name, value: cost_from_data(value),
-    "log_std_final": finite,
-    "sde_sample_freq": lambda name, value: at_least(name, value, -1),
-    "seed": lambda name, value: at_least(name, value, 0),
-    "n_sources": lambda name, value: at_least(name, value, 0),
-    "n_samples": lambda name, value: at_least(name, value, 2),
-    **dict.fromkeys(
-        (
-            *("n_steps", "batch_size", "n_epochs", "stats_window_size", "n_candidates"),
-            *("n_actions", "n_features", "dual_steps", "n_basis", "n_envs", "threads"),
-            *("buffer_size", "steps_ahead", "prox_steps"),
-        ),
-        at_least,
-    ),
-    **dict.fromkeys(
-        (
-            *("vf_coef", "ent_coef", "wasserstein_coef", "singular_tolerance"),
-            *("kl_mean", "kl_std", "temperature"),
-        ),
-        not_negative,
-    ),
-    **dict.fromkeys(
-        (
-            *("max_grad_norm", "clip_obs", "clip_reward", "clip_range", "clip_range_vf"),
-            *("feature_bandwidth", "smoothing", "dual_learning_rate", "damping"),
-            *("critic_ratio", "step"),
-        ),
-        positive,
-    ),
-    **dict.fromkeys(
-        (
-            *("use_sde", "normalize_advantage", "normalize_obs", "normalize_reward"),
-            *("learn_std", "dual_decay", "adapt_pace"),
-        ),
-        flag,
-    ),
-}

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .checks import Floats, Integers, require
-from .entropic import SinkhornProblem, SinkhornSolution, least_spent, solve_sinkhorn, tilted_at
+from .entropic import SinkhornProblem, SinkhornSolution, least_spent, smooth_value, solve_sinkhorn
 from .envelopes import pick, walk, walk_pairs
 from .exact import UNITS, amount, exact_dot, fractions, upper_dot
 from .problems import DualProblem, LinearProblem
@@ -81,7 +81,7 @@ def _(problem: LinearProblem, multiplier: float) -> float:
 @dual_value.register
 def _(problem: SinkhornProblem, multiplier: float) -> float:
     require(multiplier > 0, "the plan of a Sinkhorn problem needs a positive multiplier")
-    return tilted_at(problem, multiplier)[0]
+    return smooth_value(problem, multiplier)
 
 
 @singledispatch

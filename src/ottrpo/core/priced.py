@@ -15,7 +15,7 @@ from typing import Any
 
 from .checks import positive_number
 from .dual import NO_PROBLEM
-from .entropic import SinkhornProblem, SinkhornSolution, tilted_at
+from .entropic import SinkhornProblem, SinkhornSolution, sinkhorn_at
 from .problems import DualProblem, LinearProblem
 from .solution import DualSolution
 from .traceable import lift, rows_at
@@ -67,4 +67,8 @@ def _(problem: LinearProblem, multiplier: float) -> DualSolution:
 
 @solve_at.register
 def _(problem: SinkhornProblem, multiplier: float) -> SinkhornSolution:
-    return tilted_at(problem, positive_number("multiplier", multiplier))[1]
+    weight_r, gain_rk, cost_rk, _, entropy, reference_rk = problem.arrays
+    multiplier = positive_number("multiplier", multiplier)
+    found = sinkhorn_at(weight_r, gain_rk, cost_rk, multiplier, entropy, reference_rk)
+    numbers = {name: float(getattr(found, name)) for name in ("value", "spent", "transport")}
+    return found._replace(binding=True, **numbers)

@@ -205,6 +205,8 @@ def with_numbers(training: DeviceTraining, numbers: Mapping[str, Array]) -> Devi
     if "radius" in numbers:
         if not isinstance(algorithm, TrustRegion):
             raise ValueError(f"{type(algorithm).__name__} has no radius")
+        if training.schedules.multiplier is not None:
+            raise ValueError("a radius has no meaning beside a multiplier or a step")
         algorithm = replace(algorithm, relative=False)
 
     def laid_over(told: Any, **more: Any) -> Any:

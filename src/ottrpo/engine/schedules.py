@@ -157,6 +157,7 @@ class Now(NamedTuple):
         radius: ε, or its share of the typical cost.
         log_std: what the logarithm of σ is set to, if it is annealed.
         critic_rate: learning rate of critics Q(s, a), of algorithms that have them.
+        multiplier: λ, if that is what is given in place of a radius.
     """
 
     learning_rate: Array
@@ -165,6 +166,7 @@ class Now(NamedTuple):
     radius: Array = None
     log_std: Array = None
     critic_rate: Array = CRITIC_RATE
+    multiplier: Array = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +179,7 @@ class Schedules:
         gae_lambda: λ of the advantage estimate.
         noise_color: exponent of the noise's power spectrum.
         radius: ε, or its share of the typical cost, of algorithms that have one.
+        multiplier: λ, if that is what is given in place of a radius.
         log_std: the first and the last logarithm of σ, if it is annealed.
         critic_rate: learning rate of critics Q(s, a), of algorithms that have them.
         episodes: how many lengths of an episode ``auto`` looks ahead where none ends for good.
@@ -187,6 +190,7 @@ class Schedules:
     gae_lambda: Any
     noise_color: Any = 0.0
     radius: Any = None
+    multiplier: Any = None
     log_std: tuple[float, float] | None = None
     critic_rate: Any = CRITIC_RATE
     episodes: float = 1.0
@@ -211,4 +215,5 @@ class Schedules:
             None if self.radius is None else value_at(self.radius, left),
             log_std,
             value_at(self.critic_rate, left, ended),
+            None if self.multiplier is None else value_at(self.multiplier, left),
         )

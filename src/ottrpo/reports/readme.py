@@ -10,12 +10,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ottrpo.results.layout import MANIFEST
 from ottrpo.results.reading import CellResult, read_study
 
 from .drawing import save_panels
 from .exhibits import read_exhibition
 from .figures import PANELS_AT_MOST, families
+from .regions import difference_entry, markdown_radii, markdown_regions, with_interval
+from .scores import cell_scores
+from .statistics import difference_by_seed
 from .tables import (
+    ABSENT,
     DASH,
     MISSING,
     Entry,
@@ -30,9 +35,19 @@ from .tables import (
     table_of,
 )
 
-PAGES = ("README.md", "results/RESULTS.md")
-# <!-- scores|speeds|contest: STUDY ... -->, what was made, <!-- end -->
-_MADE = re.compile(r"(<!-- (scores|speeds|contest): ([^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+PAGES = (
+    "README.md",
+    "results/RESULTS.md",
+    "docs/kl_against_ot.md",
+    "docs/rivals.md",
+    "docs/costs.md",
+)
+# <!-- KIND: STUDY ... -->, what was made, <!-- end -->
+_MADE = re.compile(
+    r"(<!-- (scores|speeds|contest|regions|radii|beside): ([^>]+) -->\n).*?(<!-- end -->)",
+    re.DOTALL,
+)
+NO_RESULTS = "There are no results of this study yet.\n"
 # who stands in a contest, by agent and title, and what the column is called
 CONTESTANTS = {
     ("ottrpo", "default"): "OT-TRPO, default",
@@ -42,13 +57,21 @@ CONTESTANTS = {
 
 
 def with_results(page: str, results: Path) -> str:
-    """``page`` with the tables between its marks made anew."""
-    makers = {"scores": markdown_table, "speeds": markdown_speeds, "contest": markdown_contest}
+    """``page`` with the tables between its marks made anew, or a word that there are no results."""
+    makers = {
+        "scores": markdown_table,
+        "speeds": markdown_speeds,
+        "contest": markdown_contest,
+        "regions": markdown_regions,
+        "radii": markdown_radii,
+        "beside": markdown_beside,
+    }
 
     def made(found: re.Match[str]) -> str:
         begin, kind, studies, end = found.groups()
-        cells = [c for study in studies.split() for c in read_study(results / study).cells]
-        return f"{begin}{makers[kind](cells)}{end}"
+        kept = [study for study in studies.split() if (results / study / MANIFEST).is_file()]
+        cells = [c for study in kept for c in read_study(results / study).cells]
+        return f"{begin}{makers[kind](cells) if kept else NO_RESULTS}{end}"
 
     return _MADE.sub(made, page)
 
@@ -75,6 +98,37 @@ def markdown_contest(cells: Sequence[CellResult]) -> str:
             rows.append([Entry(environment), *scores, paper, Entry(steps, 0), Entry(seeds, 0)])
     heads = ["environment", *CONTESTANTS.values(), "OT-TRPO in the paper", "steps", "seeds"]
     return Table(heads, rows).markdown()
+
+
+def markdown_beside(cells: Sequence[CellResult]) -> str:
+    """Scores with their intervals, and how far they are from those of the first cell there.
+
+    Deterministic actions stand first where both ways to act were evaluated.
+    """
+    order = list(dict.fromkeys(cell.environment for cell in cells))
+    ways = sorted({way for cell in cells for way in cell.curves}, reverse=True)
+    first: dict[tuple[str, bool], dict[int, float]] = {}
+    rows = []
+    for cell in sorted(cells, key=lambda cell: order.index(cell.environment)):
+        scores = {score.deterministic: score for score in cell_scores(cell) if score.seeds > 1}
+        row = [Entry(cell.environment), Entry(f"{cell.agent}, {cell.title}")]
+        for way in ways:
+            if way not in scores:
+                row += [ABSENT, DASH]
+                continue
+            by_seed, reference = scores[way].by_seed, first.get((cell.environment, way))
+            first.setdefault((cell.environment, way), by_seed)
+            row.append(with_interval(by_seed))
+            row.append(
+                DASH
+                if reference is None
+                else difference_entry(difference_by_seed(by_seed, reference))
+            )
+        seeds = max((score.seeds for score in scores.values()), default=0)
+        rows.append([*row, Entry(str(seeds), seeds)])
+    acting = {True: "deterministic", False: "sampled"}
+    heads = [head for way in ways for head in (acting[way], "less the first")]
+    return Table(["environment", "settings", *heads, "seeds"], rows).markdown()
 
 
 def markdown_table(cells: Sequence[CellResult]) -> str:

@@ -13,7 +13,7 @@ from ottrpo.engine.advantage import AdvantageFit, AdvantageNetwork
 from ottrpo.engine.arrays import Generator, like, namespace, single
 from ottrpo.engine.estimate import Experience, told
 from ottrpo.engine.models import Model, Plan
-from ottrpo.engine.models.base import Given, PolicyLoss
+from ottrpo.engine.models.base import Given, PolicyLoss, Price
 from ottrpo.engine.networks import Networks
 from ottrpo.engine.schedules import SMALLEST_RADIUS, Now
 from ottrpo.engine.state import Learner, TrainState
@@ -186,11 +186,15 @@ class TrustRegion(Algorithm):
         self, state: TrainState, batch: Experience, advantage: Array, draws: Draws, now: Now
     ) -> Plan:
         """Step 4: the dual, solved exactly."""
-        radius = self.budget(batch, now)
         network = AdvantageNetwork(state.learners["advantage"].networks) if self.learned else None
-        stretch = STRETCH if self.adapt_pace else 1.0
-        plan = self.model.plan(Given(batch, advantage, stretch * radius, network, draws.plan))
-        return plan._replace(radius=radius) if self.adapt_pace else plan
+        given = Given(batch, advantage, Price(now.multiplier), network, draws.plan)
+        if now.multiplier is not None:
+            return self.model.plan(given)
+        radius = self.budget(batch, now)
+        if not self.adapt_pace:
+            return self.model.plan(given._replace(radius=radius))
+        far = self.model.plan(given._replace(radius=STRETCH * radius))
+        return far._replace(radius=radius)
 
     def move(
         self, state: TrainState, batch: Experience, plan: Plan, draws: Draws, now: Now

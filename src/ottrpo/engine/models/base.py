@@ -33,6 +33,7 @@ N_CANDIDATES = 8
 PLAN_POINTS, STANDARD_ERRORS = 16, 4.0
 # where a radius that binds nowhere is put, as a share of what the best plan would spend
 BINDING_SHARE = 0.5
+LEAST_SPENT = 1e-6  # that float32 tells from nothing
 
 
 class Plan(NamedTuple):
@@ -72,20 +73,34 @@ def closed_plan(
     )
 
 
+class Price(NamedTuple):
+    """λ in the place of a radius, which is then what the plan of that price spends.
+
+    Attributes:
+        multiplier: λ > 0.
+    """
+
+    multiplier: Array
+
+    def radius(self, spent: Array) -> Array:
+        """Of a plan that spends so much; one that moves nothing leaves room for rounding."""
+        return namespace(spent).maximum(spent, LEAST_SPENT)
+
+
 class Given(NamedTuple):
     """What a plan is made from.
 
     Attributes:
         batch: the rollout.
         advantage_r: of the actions that were taken.
-        radius: ε.
+        radius: ε, or a `Price`.
         network: a learned advantage, if that is what is used.
         draws: the random numbers that the model asked for.
     """
 
     batch: Experience
     advantage_r: Array
-    radius: Array
+    radius: Array | Price
     network: AdvantageNetwork | None = None
     draws: Any = None
 

@@ -9,30 +9,37 @@ from typing import Any, NamedTuple, final
 import jax
 
 from ottrpo.core import Cost, DualProblem, DualSolution, solve_dual
-from ottrpo.core.traceable import solve_rows
+from ottrpo.core.traceable import rows_at, solve_rows
 from ottrpo.engine.arrays import Generator, namespace, on_host, sum_of
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.update import Batch
 
-from .base import BINDING_SHARE, GaussianModel, Given, Options, Plan, PolicyLoss
+from .base import BINDING_SHARE, GaussianModel, Given, Options, Plan, PolicyLoss, Price
 from .divergence import candidates_sinkhorn_plan
 
 Array = Any
 
 
 class Rows(NamedTuple):
-    """A `DualProblem` as arrays, of NumPy or of JAX."""
+    """A `DualProblem` as arrays, of NumPy or of JAX; its radius may be a `Price`."""
 
     weight_r: Array
     gain_rk: Array
     cost_rk: Array
-    radius: Array
+    radius: Array | Price
     allowed_rk: Array | None
     stay_r: Array
 
     def solve(self) -> DualSolution:
         """The minimiser of its dual."""
-        return solve_dual(DualProblem(*self)) if on_host(self.gain_rk) else solve_rows(*self)
+        problem: Any = self
+        return solve_dual(DualProblem(*problem)) if on_host(self.gain_rk) else solve_rows(*problem)
+
+    def solve_at(self, price: Price) -> tuple[DualSolution, Array, Array]:
+        """The best step at a price, what it spends, and that nothing was too large."""
+        arrays = self.weight_r, self.gain_rk, self.cost_rk
+        solution = rows_at(*arrays, price.multiplier, self.allowed_rk, self.stay_r)
+        return solution, price.radius(solution.spent), namespace(self.gain_rk).asarray(False)
 
 
 def solve_binding(problem: Rows, *, shrink: bool = True) -> tuple[DualSolution, Array, Array]:
@@ -44,6 +51,8 @@ def solve_binding(problem: Rows, *, shrink: bool = True) -> tuple[DualSolution, 
     Returns:
         the solution, the radius it belongs to, and whether the asked radius was inactive.
     """
+    if isinstance(problem.radius, Price):
+        return problem.solve_at(problem.radius)
     solution = problem.solve()
     xp = namespace(problem.gain_rk)
     inactive = xp.logical_not(solution.binding)

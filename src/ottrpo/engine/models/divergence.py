@@ -21,13 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ottrpo.core import DualSolution
-from ottrpo.core.entropic import SinkhornSolution, solve_sinkhorn
+from ottrpo.core.entropic import SinkhornSolution, sinkhorn_at, solve_sinkhorn
 from ottrpo.core.traceable import solve_linear
 from ottrpo.engine.arrays import namespace, on_host
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.update import Batch, Spent
 
-from .base import BINDING_SHARE, Plan, PolicyLoss, closed_plan
+from .base import BINDING_SHARE, Plan, PolicyLoss, Price, closed_plan
 from .labels import choice_log_probabilities
 
 Array = Any
@@ -83,6 +83,15 @@ def gaussian_kl_plan(mean_rd: Array, std_rd: Array, gradient_rd: Array, radius: 
     return closed_plan(solution, radius, targets | {"unit": unit_rd}, displacement, primal)
 
 
+def gaussian_kl_spent_at(std_rd: Array, gradient_rd: Array, price: Price) -> Array:
+    """What the best step of linear gains spends when a nat has that price."""
+    size = std_rd.shape[1]
+    slope = std_rd * gradient_rd[:, :size]
+    if gradient_rd.shape[1] == size:
+        return 0.5 * (slope**2).sum(-1).mean() / price.multiplier**2
+    return _spent_with_sigma(slope, std_rd * gradient_rd[:, size:], 1.0 / price.multiplier)
+
+
 def _ratio(along: Array) -> Array:
     """σ̃/σ > 0 of a slope σh/λ: the root of x − 1/x."""
     half = 0.5 * along
@@ -95,20 +104,21 @@ def _ratio(along: Array) -> Array:
 def _with_sigma(slope: Array, along: Array, radius: Array) -> tuple[Array, Array]:
     """1/λ* by halving, and what it spends; both slopes are in units of σ."""
     xp = namespace(slope)
-
-    def spent(step: Array) -> Array:
-        ratio = _ratio(along * step)
-        bulk = 0.5 * ((slope * step) ** 2 + (ratio - 1.0) * (ratio + 1.0)) - xp.log(ratio)
-        return bulk.sum(-1).mean()
-
     energy = (0.5 * slope**2 + 0.25 * along**2).sum(-1).mean()  # of the divergence, nearby
     guess = xp.sqrt(radius / xp.maximum(energy, xp.finfo(slope.dtype).tiny ** 0.5))
     low, high = guess / WIDEST, guess * WIDEST
     for _ in range(HALVINGS):
         middle = xp.sqrt(low) * xp.sqrt(high)
-        inside = spent(middle) <= radius
+        inside = _spent_with_sigma(slope, along, middle) <= radius
         low, high = xp.where(inside, middle, low), xp.where(inside, high, middle)
-    return low, spent(low)
+    return low, _spent_with_sigma(slope, along, low)
+
+
+def _spent_with_sigma(slope: Array, along: Array, step: Array) -> Array:
+    """The mean divergence of a step of 1/λ; both slopes are in units of σ."""
+    ratio = _ratio(along * step)
+    bulk = 0.5 * ((slope * step) ** 2 + (ratio - 1.0) * (ratio + 1.0)) - namespace(slope).log(ratio)
+    return bulk.sum(-1).mean()
 
 
 def towards_gaussian_in_nats(*, learn_std: bool) -> PolicyLoss:
@@ -166,7 +176,12 @@ def as_dual(solution: SinkhornSolution) -> DualSolution:
 
 
 def labels_kl_plan(
-    probability_rfk: Array, gain_rfk: Array, allowed_rfk: Array, radius: Array, *, shrink: bool
+    probability_rfk: Array,
+    gain_rfk: Array,
+    allowed_rfk: Array,
+    radius: Array | Price,
+    *,
+    shrink: bool,
 ) -> Plan:
     """π exp(A/λ*) of every (state, factor), by the dual with the policy as the reference."""
     shape = probability_rfk.shape
@@ -174,8 +189,13 @@ def labels_kl_plan(
     policy_sa, gain_sa = (x.reshape(-1, shape[2]) for x in (probability_rfk, gain_rfk))
     weight_s = xp.full(len(policy_sa), 1.0 / shape[0])
     one = xp.ones_like(weight_s[0])
-    problem = weight_s, gain_sa, xp.zeros_like(gain_sa), radius * one, one, policy_sa
-    solution, radius, inactive = smooth_plan(problem, shrink=shrink)
+    rows_of = weight_s, gain_sa, xp.zeros_like(gain_sa)
+    if isinstance(radius, Price):
+        solution = sinkhorn_at(*rows_of, radius.multiplier * one, one, policy_sa)
+        radius, inactive = radius.radius(solution.spent), xp.asarray(False)
+    else:
+        problem = *rows_of, radius * one, one, policy_sa
+        solution, radius, inactive = smooth_plan(problem, shrink=shrink)
     target_sa = solution.plan_rk
     rows = {
         "target": target_sa.reshape(shape),

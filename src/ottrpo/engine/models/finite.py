@@ -19,7 +19,7 @@ from ottrpo.engine.networks import Policy
 from ottrpo.engine.spaces import FiniteActions
 from ottrpo.engine.update import Batch, Spent
 
-from .base import Given, Model, Options, Plan, PolicyLoss
+from .base import Given, Model, Options, Plan, PolicyLoss, Price
 from .candidates import Rows, solve_binding, summary
 from .divergence import (
     expected_gain,
@@ -197,7 +197,7 @@ def finite_plan(
     gain_rfk: Array,
     allowed_rfk: Array,
     cost_sab: Array,
-    radius: Array,
+    radius: Array | Price,
     *,
     shrink: bool = True,
 ) -> Plan:
@@ -213,8 +213,10 @@ def finite_plan(
     occupancy_s = xp.full(len(policy_sa), 1.0 / shape[0])
     if on_host(policy_sa):
         cost = TableCost(cost_sab)
-        finite = finite_problem(policy_sa, occupancy_s, gain_sa, cost, radius, allowed_sa)
+        budget = 1.0 if isinstance(radius, Price) else radius
+        finite = finite_problem(policy_sa, occupancy_s, gain_sa, cost, budget, allowed_sa)
         problem = Rows(*(getattr(finite.dual, name) for name in Rows._fields))
+        problem = problem._replace(radius=radius)
     else:
         problem = _every_row(policy_sa, occupancy_s, gain_sa, allowed_sa, cost_sab, radius)
     solution, radius, inactive = solve_binding(problem, shrink=shrink)
@@ -236,7 +238,7 @@ def _every_row(
     gain_sa: Array,
     allowed_sa: Array,
     cost_sab: Array,
-    radius: Array,
+    radius: Array | Price,
 ) -> Rows:
     """The problem of `finite_problem` with the rows that hold no mass: shapes must not depend."""
     states, actions = policy_sa.shape

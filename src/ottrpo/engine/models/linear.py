@@ -5,17 +5,18 @@ from typing import Any, final
 import jax.numpy as jnp
 import numpy as np
 
-from ottrpo.core.traceable import solve_linear
+from ottrpo.core.traceable import lift, solve_linear
 from ottrpo.engine.arrays import namespace
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.update import Batch, Spent
 
-from .base import GaussianModel, Given, Options, Plan, PolicyLoss, closed_plan
+from .base import GaussianModel, Given, Options, Plan, PolicyLoss, Price, closed_plan
 from .divergence import (
     gaussian_kl,
     gaussian_kl_plan,
     gaussian_kl_spent,
+    gaussian_kl_spent_at,
     towards_gaussian_in_nats,
 )
 
@@ -56,6 +57,8 @@ class Linear(GaussianModel):
         gradient = score_gradient(
             mean, std, action, given.advantage_r, slope, learn_std=options.learn_std
         )
+        if isinstance(radius, Price):
+            radius = self._spent_at(radius, std, gradient)
         reach = LINEAR_REACH * self.typical_cost(batch)
         too_large = options.shrink & (reach > 0) & (reach < radius)
         within = namespace(mean).where(too_large, reach, radius)
@@ -64,6 +67,14 @@ class Linear(GaussianModel):
         else:
             plan = linear_plan(mean, std, gradient, self.metric, within)
         return plan._replace(inactive=plan.inactive | too_large)
+
+    def _spent_at(self, price: Price, std_rd: Array, gradient_rd: Array) -> Array:
+        """What the best step at a price spends."""
+        if self.options.region == "kl":
+            return price.radius(gaussian_kl_spent_at(std_rd, gradient_rd, price))
+        metric = _metric(self.metric, self.size, learn_std=self.options.learn_std)
+        _, energy = lift(_alike(gradient_rd), gradient_rd, metric)
+        return price.radius(energy / (4.0 * price.multiplier**2))
 
     def loss(self) -> PolicyLoss:
         """Regression on the targets."""
@@ -116,8 +127,8 @@ def linear_plan(
     rows, size = mean_rd.shape
     xp = namespace(mean_rd)
     learn_std = gradient_rd.shape[1] == 2 * size
-    within = compact(_with_std(metric, size) if learn_std else metric)
-    solution = solve_linear(xp.full(rows, 1.0 / rows), gradient_rd, radius, within)
+    within = _metric(metric, size, learn_std=learn_std)
+    solution = solve_linear(_alike(gradient_rd), gradient_rd, radius, within)
     displacement_rd = solution.nearest_r
     targets = {"target_mean": mean_rd + displacement_rd[:, :size]}
     if learn_std:
@@ -145,6 +156,17 @@ def towards_displaced_gaussian(metric: Array | None, *, learn_std: bool) -> Poli
         return total
 
     return loss
+
+
+def _alike(gradient_rd: Array) -> Array:
+    """The same weight for all rows."""
+    rows = len(gradient_rd)
+    return namespace(gradient_rd).full(rows, 1.0 / rows)
+
+
+def _metric(metric: Array | None, size: int, *, learn_std: bool) -> Array | None:
+    """Of all that moves."""
+    return compact(_with_std(metric, size) if learn_std else metric)
 
 
 def _with_std(metric: Array | None, size: int) -> Array:
