@@ -72,6 +72,11 @@ def test_the_doctor_finds_the_core_alone_healthy(tmp_path):
     [
         (["train", "Hopper-v5"], "mujoco is not installed: pip install 'ottrpo[deep]'"),
         (["train", "CartPole-v1"], "jax is not installed: pip install 'ottrpo[deep]'"),
+        (["train", "brax:ant"], "brax is not installed: pip install 'ottrpo[jaxenvs]'"),
+        (
+            ["train", "playground:CheetahRun"],
+            "mujoco_playground is not installed: pip install 'ottrpo[playground]'",
+        ),
         (
             ["train", "Taxi-v4", "--agent", "ppo"],
             "sb3_contrib is not installed: pip install 'ottrpo[sb3]'",
@@ -97,7 +102,14 @@ def test_a_setting_that_needs_more_than_the_core_says_so(tmp_path):
     assert done.stderr == "ottrpo: scipy is not installed: pip install 'ottrpo[scipy]'\n"
 
 
-@pytest.mark.parametrize("program", ["from ottrpo import OTTRPO", "from ottrpo.envs import Task"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "from ottrpo import OTTRPO",
+        "from ottrpo.envs import Task",
+        "from ottrpo.device import make_train",
+    ],
+)
 def test_so_it_is_in_python(program, tmp_path):
     last = core(program, tmp_path).stderr.splitlines()[-1]
     assert "is not installed: pip install 'ottrpo[deep]'" in last
