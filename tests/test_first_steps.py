@@ -82,8 +82,6 @@ def test_hopper_is_trained_interrupted_resumed_watched_and_deployed(folder):
         *options,
         "--steps",
         "12288",
-        "--out",
-        "hopper",
     )
     metrics = folder / "hopper" / "metrics.jsonl"
     while training.poll() is None and not (metrics.exists() and metrics.stat().st_size):
