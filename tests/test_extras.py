@@ -115,6 +115,25 @@ def test_so_it_is_in_python(program, tmp_path):
     assert "is not installed: pip install 'ottrpo[deep]'" in last
 
 
+@pytest.mark.parametrize("agent", ["ottrpo.OTTRPO", "ottrpo.agents.sb3.PPO"])
+def test_tensorboard_is_asked_for_before_training(agent, tmp_path):
+    module, _, name = agent.rpartition(".")
+    program = f"""
+import sys
+from importlib.machinery import PathFinder
+hidden, everything = "tensorboard", PathFinder.find_spec
+PathFinder.find_spec = lambda name, path=None, target=None: (
+    None if name.partition(".")[0] == hidden else everything(name, path, target)
+)
+from {module} import {name}
+{name}("MlpPolicy", "Pendulum-v1", tensorboard_log="logs")
+"""
+    run = [sys.executable, "-c", program]
+    done = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path)
+    told = "tensorboard is not installed: pip install 'ottrpo[tensorboard]'"
+    assert done.stderr.splitlines()[-1] == f"ImportError: {told}"
+
+
 def test_what_no_extra_brings_is_left_as_it_is():
     assert remedy(ModuleNotFoundError("No module named 'x'", name="x")) is None
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
