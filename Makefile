@@ -40,7 +40,8 @@ SEED ?= 0
 # These train with the core alone; any other environment may need the deep agents.
 FINITE := CliffWalking% Taxi% FrozenLake%
 NEEDED := $(if $(filter-out $(FINITE),$(ENV)),$(DEEP),$(CORE))
-PYTHONS ?= $(foreach minor,11 12 13 14,$(shell command -v python3.$(minor)))
+# those that answer: a name may stand for a version that is not there
+PYTHONS ?= $(foreach minor,11 12 13 14,$(shell python3.$(minor) -c 'import sys; print(sys.executable)' 2> /dev/null))
 # a file's tests in one process: two would each compile its programs
 PYTEST_ARGS ?= -n 2 --dist loadfile
 

@@ -61,6 +61,7 @@ html_static_path = ["style"]
 html_extra_path = ["generated/pages"]  # as they are: the explorer
 html_css_files = ["site.css"]
 html_show_copyright = False
+html_show_search_summary = False  # they are fetched, which browsers refuse of a folder's files
 html_copy_source = False
 
 

@@ -224,6 +224,20 @@ def test_the_site_builds_without_a_warning(site):
 
 
 @pytest.mark.slow
+def test_a_search_in_a_folder_finds_pages_and_fetches_none(site, browser):
+    page = browser.new_page()
+    wrong = []
+    page.on("console", lambda message: wrong.append(message.text))
+    page.on("requestfailed", lambda request: wrong.append(request.url))
+    page.goto((site / "search.html").as_uri() + "?q=multiplier")
+    page.wait_for_function("document.querySelectorAll('ul.search li').length > 5")
+    page.wait_for_timeout(500)
+    assert "theory.html" in page.inner_html("ul.search")
+    page.close()
+    assert wrong == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_everyone_can_read_every_page_of_the_site(site, browser, scheme):
     check = (ROOT / "tests/reports/readable.js").read_text()

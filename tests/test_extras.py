@@ -72,6 +72,11 @@ def test_the_doctor_finds_the_core_alone_healthy(tmp_path):
     [
         (["train", "Hopper-v5"], "mujoco is not installed: pip install 'ottrpo[deep]'"),
         (["train", "CartPole-v1"], "jax is not installed: pip install 'ottrpo[deep]'"),
+        (["train", "brax:ant"], "brax is not installed: pip install 'ottrpo[jaxenvs]'"),
+        (
+            ["train", "playground:CheetahRun"],
+            "mujoco_playground is not installed: pip install 'ottrpo[playground]'",
+        ),
         (
             ["train", "Taxi-v4", "--agent", "ppo"],
             "sb3_contrib is not installed: pip install 'ottrpo[sb3]'",
@@ -97,10 +102,36 @@ def test_a_setting_that_needs_more_than_the_core_says_so(tmp_path):
     assert done.stderr == "ottrpo: scipy is not installed: pip install 'ottrpo[scipy]'\n"
 
 
-@pytest.mark.parametrize("program", ["from ottrpo import OTTRPO", "from ottrpo.envs import Task"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "from ottrpo import OTTRPO",
+        "from ottrpo.envs import Task",
+        "from ottrpo.device import make_train",
+    ],
+)
 def test_so_it_is_in_python(program, tmp_path):
     last = core(program, tmp_path).stderr.splitlines()[-1]
     assert "is not installed: pip install 'ottrpo[deep]'" in last
+
+
+@pytest.mark.parametrize("agent", ["ottrpo.OTTRPO", "ottrpo.agents.sb3.PPO"])
+def test_tensorboard_is_asked_for_before_training(agent, tmp_path):
+    module, _, name = agent.rpartition(".")
+    program = f"""
+import sys
+from importlib.machinery import PathFinder
+hidden, everything = "tensorboard", PathFinder.find_spec
+PathFinder.find_spec = lambda name, path=None, target=None: (
+    None if name.partition(".")[0] == hidden else everything(name, path, target)
+)
+from {module} import {name}
+{name}("MlpPolicy", "Pendulum-v1", tensorboard_log="logs")
+"""
+    run = [sys.executable, "-c", program]
+    done = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path)
+    told = "tensorboard is not installed: pip install 'ottrpo[tensorboard]'"
+    assert done.stderr.splitlines()[-1] == f"ImportError: {told}"
 
 
 def test_what_no_extra_brings_is_left_as_it_is():

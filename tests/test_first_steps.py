@@ -82,8 +82,6 @@ def test_hopper_is_trained_interrupted_resumed_watched_and_deployed(folder):
         *options,
         "--steps",
         "12288",
-        "--out",
-        "hopper",
     )
     metrics = folder / "hopper" / "metrics.jsonl"
     while training.poll() is None and not (metrics.exists() and metrics.stat().st_size):
@@ -113,6 +111,18 @@ def test_hopper_is_trained_interrupted_resumed_watched_and_deployed(folder):
     seen = np.random.default_rng(0).normal(size=(1000, 11))
     (action,) = onnxruntime.InferenceSession(folder / export[1]).run(None, {"observation": seen})
     assert action == pytest.approx(agent.predict(seen, deterministic=True)[0], abs=1e-4)
+
+
+def test_the_program_on_the_page_trains_saves_loads_and_acts(folder):
+    (program,) = re.findall(r"```python\n(from ottrpo import OTTRPO\n.*?)```", PAGE, re.S)
+    begin = "import numpy\nobservation = numpy.zeros(11)\n"
+    shorter = program.replace("1_000_000", "2048")
+    assert shorter != program
+    process = python(folder, "-c", f"{begin}{shorter}print(action.shape)")
+    told, complaint = process.communicate()
+    assert process.returncode == 0, complaint
+    assert told.endswith("(3,)\n")
+    assert (folder / "hopper.zip").exists()
 
 
 def test_an_environment_and_a_cost_of_one_s_own(folder):

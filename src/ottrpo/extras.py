@@ -1,6 +1,7 @@
 """What is installed apart from the core, and which extra of ours brings it."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 # module -> the extra that brings it
@@ -44,6 +45,17 @@ def remedy(error: BaseException) -> str | None:
                 return f"{module} is not installed: pip install 'ottrpo[{EXTRA_OF[module]}]'"
         cause = cause.__cause__ or cause.__context__
     return None
+
+
+def needed(module: str, value: Any) -> Any:
+    """A setting for which ``module`` is needed unless it is None.
+
+    Raises:
+        ImportError: if that is not installed; says what to install.
+    """
+    if value is not None and find_spec(module) is None:
+        raise ImportError(remedy(ImportError(name=module)), name=module)
+    return value
 
 
 def load(module: str, name: str) -> Any:

@@ -93,6 +93,8 @@ def test_it_says_what_to_install(monkeypatch, tmp_path, lacking, told):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=told):
         zoo.register()
+    with pytest.raises(SystemExit, match=told):  # one line, no traceback
+        zoo.main()
 
 
 class Extreme(Trial):

@@ -66,6 +66,7 @@ def test_a_benchmark_is_listed(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ([], "ottrpo: a benchmark is missing; known: dual, "),
         (["hourglass"], "'hourglass' is not a benchmark; known: dual, "),
         (["stopwatch", "--rows", "0"], "--rows must be at least 1, got 0"),
         (["stopwatch", "--nonsense"], "--nonsense"),

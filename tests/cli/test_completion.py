@@ -14,6 +14,8 @@ TYPED = {
     "ottrpo train Hopper-v5 --n-e": "--n-envs",
     "ottrpo reproduce tabular-d": "tabular-default",
     "ottrpo report --qu": "--quiet",
+    "ottrpo train Hopper-v5 --agent pp": "ppo",
+    "ottrpo plot ottrpo ppo/t": "ppo/tuned",
 }
 ASK = """
 {script}

@@ -97,6 +97,19 @@ def test_an_interruption_says_how_to_go_on(monkeypatch, tmp_path, capsys):
     assert capsys.readouterr().err == "ottrpo: interrupted; the same command goes on\n"
 
 
+def test_files_of_a_search_are_named_without_colons(monkeypatch, tmp_path):
+    """As runs are: programs that copy files take what stands before one for a machine."""
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuning, "tune", stopped)
+    monkeypatch.chdir(tmp_path)
+    assert main(["tune", "gymnasium:CliffWalking-v1", "--trials", "1", "--steps", "1000"]) == 1
+    (journal,) = (tmp_path / "runs").glob("*.journal")
+    assert journal.name == "tune__gymnasium-CliffWalking-v1__ottrpo__default.journal"
+
+
 def test_another_search_in_the_same_file_is_refused(tmp_path):
     tuning.open_search(SEARCH, tmp_path / "search")
     other = Search(environment="CliffWalking-v1", steps=2000)

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 import pytest
 
 from ottrpo.experiments import published
-from ottrpo.reports.exhibits import Claim, read_exhibition
+from ottrpo.reports.exhibits import Claim, read_exhibition, select
 from ottrpo.results.reading import read_study
 
 from .synthetic import cell, write_study
@@ -58,6 +58,28 @@ def test_of_two_cells_of_one_name_the_first_counts(tmp_path):
     assert [c.study for c in exhibit.select([*again, *first])] == ["control"]
 
 
+def test_what_is_called_default_is_today_s_in_every_part_of_the_page(tmp_path):
+    """`control` and `suite` have cells of one name; the page shows one of them everywhere."""
+    studies = ("control", "suite", "baselines-control")
+    cells = [
+        held
+        for name in studies
+        for held in read_study(
+            write_study(
+                tmp_path / name, [cell("Hopper-v5", agent="bgpg" if "base" in name else "ottrpo")]
+            )
+        ).cells
+    ]
+    plan = read_exhibition()
+    groups = [exhibit.select(cells) for exhibit in plan.exhibits]
+    groups += [select(cells, choices) for choices in (plan.headline, plan.methods)]
+    groups += [select(cells, aggregate.cells) for aggregate in plan.aggregates]
+    groups += [[a for a, _ in c.pairs(cells)] for e in plan.exhibits for c in e.claims]
+    shown = [c.study for group in groups for c in group if c.agent == "ottrpo"]
+    assert len(shown) == 8
+    assert set(shown) == {"suite"}
+
+
 def test_environments_that_the_paper_lacks_are_left_out_unless_asked_for(tmp_path):
     cells = [cell("CartPole-v1"), cell("Hopper-v5")]
     held = read_study(write_study(tmp_path / "control", cells)).cells
@@ -79,7 +101,9 @@ def test_every_study_that_the_page_asks_for_exists():
     groups = [e.cells for e in plan.exhibits] + [a.cells for a in plan.aggregates]
     asked = {criteria["study"] for cells in groups for criteria in cells}
     claims = [claim for e in plan.exhibits for claim in e.claims]
-    asked |= {side["study"] for claim in claims for side in (claim.above, claim.below)}
+    for claim in claims:
+        above = claim.above if isinstance(claim.above, list) else [claim.above]
+        asked |= {side["study"] for side in (*above, claim.below)}
     for pattern in asked:
         assert any(fnmatchcase(name, pattern) for name in STUDIES), pattern
 

@@ -35,6 +35,7 @@ from ottrpo.engine.schedules import (
 from ottrpo.engine.spaces import FiniteActions, actions_of, observation_layout
 from ottrpo.engine.state import Normaliser, TrainState
 from ottrpo.engine.update import require_finite_update
+from ottrpo.extras import needed
 
 from .asking import Asked
 from .offering import offer
@@ -78,7 +79,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
             learning_rate=told.learning_rate,
             policy_kwargs=told.policy_kwargs,
             stats_window_size=told.stats_window_size,
-            tensorboard_log=told.tensorboard_log,
+            tensorboard_log=needed("tensorboard", told.tensorboard_log),
             verbose=told.verbose,
             device="cpu",  # of torch, which has nothing to do here
             support_multi_env=True,

@@ -12,6 +12,7 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from ottrpo.core.checks import require_one_of
 from ottrpo.engine.networks import Architecture, activation_name
 from ottrpo.engine.schedules import as_schedule, schedule_to_data
+from ottrpo.extras import needed
 from ottrpo.persistence.strict_json import global_randomness, set_global_randomness
 
 from .checks import at_least, fraction
@@ -60,8 +61,9 @@ def require_settings(settings: dict[str, Any], known: Signature, agent: str) -> 
 
 
 def for_library(settings: dict[str, Any]) -> dict[str, Any]:
-    """Schedules as functions, activations as classes."""
+    """Schedules as functions, activations as classes; what they need is installed."""
     keywords = dict(settings)
+    needed("tensorboard", keywords.get("tensorboard_log"))
     for name in SCHEDULED:
         if keywords.get(name) is not None:
             keywords[name] = as_schedule(keywords[name])

@@ -77,7 +77,10 @@ def settings_of(drawn: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Hand over to the Zoo's ``train`` or ``enjoy``, with our settings unless others are given."""
-    register()
+    try:
+        register()
+    except ImportError as error:
+        sys.exit(str(error))
     from rl_zoo3 import enjoy, train
 
     verbs = {"train": train.train, "enjoy": enjoy.enjoy}

@@ -7,7 +7,7 @@ import tyro
 
 from ottrpo.terminal import json_alone
 
-from .options import mistakes, parse
+from .options import Mistake, mistakes, parse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +21,10 @@ class Bench:
     @classmethod
     def parse(cls, prog: str, arguments: list[str]) -> "Bench | None":
         """The first argument is ours, the rest is handed on."""
+        from ottrpo.benchmarks import BENCHMARKS
+
+        if not arguments:
+            raise Mistake(f"a benchmark is missing; known: {', '.join(BENCHMARKS)}")
         verb = parse(cls, prog, arguments[:1])
         return verb and replace(verb, options=tuple(arguments[1:]))
 

@@ -12,13 +12,16 @@ from . import QUIET, VERBS
 
 BASH = """\
 _ottrpo() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} options="" names=""
+  local word=${{COMP_WORDS[COMP_CWORD]}} options="" names="" agents="{agents}"
   if [ "$COMP_CWORD" -eq 1 ]; then
     COMPREPLY=($(compgen -W "{verbs}" -- "$word"))
     return
   fi
   case "${{COMP_WORDS[1]}}" in
 {cases}
+  esac
+  case "${{COMP_WORDS[COMP_CWORD-1]}}" in
+    --agent) COMPREPLY=($(compgen -W "$agents" -- "$word")); return ;;
   esac
   case "$word" in
     -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
@@ -54,7 +57,8 @@ def _bash() -> str:
     for verb in VERBS:
         options, own = (" ".join(words) for words in (_options(verb), names.get(verb, ())))
         cases.append(f'    {verb}) options="{options}"; names="{own}" ;;')
-    return BASH.format(verbs=" ".join(VERBS), cases="\n".join(cases))
+    words = {"verbs": " ".join(VERBS), "agents": " ".join(_agents())}
+    return BASH.format(cases="\n".join(cases), **words)
 
 
 def _fish() -> str:
@@ -62,7 +66,9 @@ def _fish() -> str:
     for verb, (_, _, about) in VERBS.items():
         chosen = f'complete -c ottrpo -n "__fish_seen_subcommand_from {verb}"'
         lines.append(f'complete -c ottrpo -f -n __fish_use_subcommand -a {verb} -d "{about}"')
-        lines += [f"{chosen} -l {option.lstrip('-')}" for option in _options(verb)]
+        for option in _options(verb):
+            after = f' -x -a "{" ".join(_agents())}"' if option == "--agent" else ""
+            lines.append(f"{chosen} -l {option.lstrip('-')}{after}")
         if verb in names:
             lines.append(f'{chosen} -a "{" ".join(names[verb])}"')
     return "\n".join(lines)
@@ -79,18 +85,28 @@ def _options(verb: str) -> list[str]:
     return [f"--{name.replace('_', '-')}" for name in own] + ["--help", QUIET]
 
 
+def _agents() -> list[str]:
+    from ottrpo.experiments.registry import agents
+
+    return list(dict.fromkeys(entry.name for entry in agents()))
+
+
 def _names() -> dict[str, list[str]]:
     """What the first argument of some verbs may be."""
     from ottrpo.benchmarks import BENCHMARKS
     from ottrpo.envs.catalogue import CATALOGUE
-    from ottrpo.experiments.registry import studies
+    from ottrpo.experiments.registry import agents, configurations, studies
 
     environments = [entry.env_id for entry in CATALOGUE]
+    every = ((entry.name, config) for entry in agents() for config in configurations(entry))
+    sides = dict.fromkeys(f"{name}/{config}" for name, config in every)
     return {
         "train": environments,
         "tune": environments,
         "reproduce": list(studies()),
         "report": list(studies()),
+        "compare": [*_agents(), *sides],
+        "plot": [*_agents(), *sides],
         "bench": list(BENCHMARKS),
         "completion": ["bash", "zsh", "fish"],
     }

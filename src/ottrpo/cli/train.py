@@ -93,9 +93,12 @@ class Train:
 
     def _spec(self) -> "RunSpec":
         """The run that was asked for, with the first seed."""
-        from ottrpo.experiments.run import plan_run
+        from ottrpo.envs import functional
+        from ottrpo.experiments.run import is_functional, plan_run
         from ottrpo.experiments.spec import parse_overrides
 
+        if is_functional(self.env):
+            functional.make(self.env)  # if its library is missing: that brings JAX too
         given = {"n_envs": self.n_envs, "threads": self.threads}  # options of their own
         own = [f"{name}={value}" for name, value in given.items() if value is not None]
         own_file = self.config is not None and self.config.endswith(".toml")

@@ -52,9 +52,10 @@ class Tune:
 
         with mistakes():
             search = self._search()
-            name = "__".join((search.environment, search.agent, search.config)).replace("/", "-")
+            environment = search.environment.replace("/", "-").replace(":", "-")
+            name = "__".join((environment, search.agent, search.config))
             storage = self.storage or Path("runs") / f"tune__{name}.journal"
-            out = self.out or Path(f"{search.environment.replace('/', '-')}-{search.agent}.toml")
+            out = self.out or Path(f"{environment}-{search.agent}.toml")
             if out.suffix != ".toml":
                 raise Mistake(f"{out} must end in .toml")
             study = tuning.open_search(search, storage)

@@ -7,8 +7,15 @@
 docs/device.md tells the rest.
 """
 
-from ottrpo.envs.functional import Environment, State
+from typing import Any
 
-from .training import Training, make_train
+from ottrpo.envs.functional import Environment, State
+from ottrpo.extras import load
 
 __all__ = ["Environment", "State", "Training", "make_train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:  # loaded when first used: what JAX lacks is told with its extra
+        return load(f"{__name__}.training", name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

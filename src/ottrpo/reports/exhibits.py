@@ -23,7 +23,7 @@ class Claim:
 
     Attributes:
         text: what it says.
-        above: the cells said to be better.
+        above: the cells said to be better; of two of one name the first counts.
         below: the others.
         same: in what two cells that are compared agree.
         statistic: of the whole training's end, or of its first quarter.
@@ -31,7 +31,7 @@ class Claim:
     """
 
     text: str
-    above: Criteria
+    above: Criteria | Sequence[Criteria]
     below: Criteria
     same: Sequence[str] = ("environment",)
     statistic: Literal["final", "early"] = "final"
@@ -43,10 +43,10 @@ class Claim:
 
     def pairs(self, cells: Sequence[CellResult]) -> list[tuple[CellResult, CellResult]]:
         """The cells to compare, better one first."""
+        above = [self.above] if isinstance(self.above, Mapping) else self.above
         return [
             (a, b)
-            for a in cells
-            if fits(a, self.above)
+            for a in select(cells, above)
             for b in cells
             if fits(b, self.below) and all(_trait(a, key) == _trait(b, key) for key in self.same)
         ]
