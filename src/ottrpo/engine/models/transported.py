@@ -18,6 +18,7 @@ from ottrpo.engine.arrays import Generator, Randomness, like, namespace, wide
 from ottrpo.engine.densities import Density, Mixture, RichActions
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
+from ottrpo.engine.programs import program
 from ottrpo.engine.update import Batch, Spent
 
 from .base import Given, Options, Plan, PolicyLoss, from_above
@@ -82,7 +83,7 @@ class Transported(CandidatesModel):
         """What the plan between the policy that acted and the new one costs."""
         density, cost = self.density, self.options.cost
 
-        @eqx.filter_jit
+        @program
         def spent(policy: Policy, rows: Batch) -> Array:
             new, state = policy.raw(rows["flat"], rows["images"]), rows.get("state")
             return coupled_cost(density, rows["head"], new, cost, state)
