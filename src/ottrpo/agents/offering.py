@@ -10,11 +10,6 @@ from ottrpo.core.documented import documentation
 WIDTH = 92
 # SB3 keeps these itself, and asks for the first two whenever it needs them
 _KEPT_BY_SB3 = ("tensorboard_log", "verbose", "n_envs", "seed", "device")
-_BUILT_WITH = {
-    "n_envs": "set_env(...) takes any number of environments",
-    "seed": "set_random_seed(...) begins all that is random anew",
-    "device": "make another, or load(path, device=...)",
-}
 _FIRST = {
     "policy": "``MlpPolicy``, ``CnnPolicy`` or ``MultiInputPolicy``.",
     "env": "an environment's id, a Gymnasium environment or an SB3 ``VecEnv``.",
@@ -37,8 +32,6 @@ def offer(agent_class: Any) -> None:
     for name in kind.names():
         if name not in _KEPT_BY_SB3:
             setattr(agent_class, name, _attribute(name, told[name]))
-    for name, why in _BUILT_WITH.items():
-        setattr(agent_class, name, _built_with(name, why, told[name]))
     for name, why in kind.instead.items():
         setattr(agent_class, name, _absent(f"{agent_class.__name__} has no {name!r}: {why}"))
 
@@ -53,22 +46,6 @@ def _attribute(name: str, told: str) -> property:
 
     def change(self: Any, value: Any) -> None:
         self.tell(name, value)
-
-    return property(get, change, doc=told)
-
-
-def _built_with(name: str, instead: str, told: str) -> property:
-    """Kept by SB3 under its name; once the agent is built, assigning it would change nothing."""
-
-    def get(self: Any) -> Any:
-        if name not in vars(self):
-            raise AttributeError(f"there is no {name} yet")
-        return vars(self)[name]
-
-    def change(self: Any, value: Any) -> None:
-        if "schedules" in vars(self) and value != vars(self)[name]:
-            raise Refused(f"{name} can't change once an agent is built; {instead}")
-        vars(self)[name] = value
 
     return property(get, change, doc=told)
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 import jax
 import numpy as np
 
-from ottrpo.core.checks import require_one_of
+from ottrpo.core.checks import Refused, require_one_of
 from ottrpo.engine import runtime
 from ottrpo.engine.algorithms.critics import empty_replay
 from ottrpo.engine.schedules import Schedules
@@ -19,6 +19,12 @@ from .settings import NOT_SAVED, DeepSettings
 from .snapshots import VectorSnapshot
 
 Arrays = dict[str, Any]
+# SB3 keeps these; once an agent is built, assigning them would change nothing
+BUILT_WITH = {
+    "n_envs": "set_env(...) takes any number of environments",
+    "seed": "set_random_seed(...) begins all that is random anew",
+    "device": "make another, or load(path, device=...)",
+}
 ACTING_SCALE = ("observations.mean", "observations.scale")  # what the policy acts with
 
 
@@ -52,6 +58,11 @@ class SavedAgent(VectorSnapshot):
     def jax_device(self) -> Any:
         """Where the networks are trained."""
         return runtime.device_for(str(self.told.device))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in BUILT_WITH and "schedules" in vars(self) and value != vars(self).get(name):
+            raise Refused(f"{name} can't change once an agent is built; {BUILT_WITH[name]}")
+        super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickles and copies: no logger, no environment that can't be copied, new episodes."""

@@ -15,10 +15,9 @@ import optax  # type: ignore[import-untyped]
 
 from ottrpo.core.checks import NonFiniteError
 
-from .arrays import Generator, like, namespace, on_host, repeat_while, traced
+from .arrays import Generator, like, namespace, on_host, program, repeat_while, traced
 from .estimate import ADVICE, Experience, Name
 from .networks import Policy
-from .programs import program
 from .state import Learner, Normaliser, Observations, TrainState, scale_between
 
 Array = Any

@@ -20,10 +20,9 @@ import numpy as np
 
 from ottrpo.core import Cost, DualSolution, Mahalanobis, Scaled, SquaredEuclidean, Summed
 from ottrpo.engine.advantage import AdvantageNetwork
-from ottrpo.engine.arrays import Generator, like, namespace
+from ottrpo.engine.arrays import Generator, like, namespace, program
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
-from ottrpo.engine.programs import program
 from ottrpo.engine.spaces import BoxActions, FiniteActions
 from ottrpo.engine.update import Batch, Spent
 

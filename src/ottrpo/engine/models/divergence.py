@@ -22,9 +22,8 @@ import numpy as np
 from ottrpo.core import DualSolution
 from ottrpo.core.entropic import SinkhornSolution, solve_sinkhorn
 from ottrpo.core.traceable import solve_linear
-from ottrpo.engine.arrays import namespace, on_host
+from ottrpo.engine.arrays import namespace, on_host, program
 from ottrpo.engine.networks import Policy
-from ottrpo.engine.programs import program
 from ottrpo.engine.update import Batch, Spent
 
 from .base import BINDING_SHARE, Plan, PolicyLoss, closed_plan

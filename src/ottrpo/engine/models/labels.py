@@ -8,9 +8,8 @@ import jax.numpy as jnp
 from ottrpo.core import Cost, Ordinal, Scaled
 from ottrpo.core.discrepancy import uniform_step
 from ottrpo.core.problems import cost_table
-from ottrpo.engine.arrays import like, namespace, on_host, wide
+from ottrpo.engine.arrays import like, namespace, on_host, program, wide
 from ottrpo.engine.networks import Policy
-from ottrpo.engine.programs import program
 from ottrpo.engine.spaces import FORBIDDEN
 from ottrpo.engine.update import Batch, Spent
 

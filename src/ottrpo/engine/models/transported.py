@@ -14,11 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ottrpo.core import Cost
-from ottrpo.engine.arrays import Generator, Randomness, like, namespace, wide
+from ottrpo.engine.arrays import Generator, Randomness, like, namespace, program, wide
 from ottrpo.engine.densities import Density, Mixture, RichActions
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
-from ottrpo.engine.programs import program
 from ottrpo.engine.update import Batch, Spent
 
 from .base import Given, Options, Plan, PolicyLoss, from_above
