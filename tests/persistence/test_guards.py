@@ -242,6 +242,16 @@ def test_imported_agents_name_estimates_that_overflow(kind):
     learnt_until(agent, "Spoilt: the advantage of environment 0 at step \\d+ is")
 
 
+@imported
+@pytest.mark.parametrize("value", [1e200, -1e39])
+def test_imported_agents_name_what_single_floats_can_t_hold(kind, value):
+    """It is finite where it comes from, and infinite in torch's networks."""
+    agent = spoilt(kind, "observation", 42, value)
+    learnt_until(agent, f"environment 0 returned an observation of {value}".replace("+", r"\+"))
+    scaled = spoilt(kind, "observation", 42, -1e39, normalize_obs=True)
+    assert scaled.learn(64).num_timesteps == 64, "who scales them has no need of it"
+
+
 @pytest.mark.parametrize("kind", [OTTRPO, PPO], ids=lambda kind: kind.__name__)
 def test_a_spoilt_checkpoint_is_passed_over_for_the_good_one_before_it(kind, tmp_path):
     agent = spoilt(kind).learn(96, callback=CheckpointEvery(32, tmp_path))

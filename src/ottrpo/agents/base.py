@@ -196,7 +196,7 @@ class DeepAgent(SavedAgent, Asked, BaseAlgorithm):
             env = made(env, self.n_envs, self.told.threads)
         wrapped, before = self._wrap_env(env, self.verbose), self.n_envs
         check_for_correct_spaces(wrapped, self.observation_space, self.action_space)
-        self.n_envs = wrapped.num_envs
+        vars(self)["n_envs"] = wrapped.num_envs
         super().set_env(wrapped, force_reset)
         if "schedules" not in vars(self):
             return  # it is about to be built, for these

@@ -11,7 +11,7 @@ from ottrpo.engine.schedules import as_schedule
 
 Check = Callable[[str, Any], Any]
 # settings of SB3's that may be said with the one value that is true of an agent without them
-SO_ANYWAY = {"ent_coef": 0.0, "target_kl": None, "use_rms_prop": False}
+SO_ANYWAY = {"ent_coef": 0.0, "target_kl": None, "clip_range_vf": None, "use_rms_prop": False}
 SO_ANYWAY |= dict.fromkeys(("rollout_buffer_class", "rollout_buffer_kwargs"))
 
 

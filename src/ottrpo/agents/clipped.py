@@ -6,6 +6,7 @@ It differs from `OTTRPO` in the loss alone, so that a comparison is one of losse
 wherever OT-TRPO does, also inside JAX. Stable-Baselines3's PPO is the agent ``ppo``.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -31,6 +32,11 @@ class ClippedSettings(DeepSettings):
         *("learning_rate", "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda"),
         "clip_range",
     )
+
+    instead: ClassVar[Mapping[str, str]] = {
+        **DeepSettings.instead,
+        "clip_range_vf": "only the policy is clipped; see vf_coef, learning_rate",
+    }
 
     clip_range: float = 0.2
     ent_coef: float = 0.0

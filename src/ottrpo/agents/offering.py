@@ -8,8 +8,8 @@ from ottrpo.core.checks import Refused
 from ottrpo.core.documented import documentation
 
 WIDTH = 92
-# SB3 keeps these itself
-_KEPT_BY_SB3 = ("n_envs", "stats_window_size", "tensorboard_log", "verbose", "seed", "device")
+# SB3 keeps these itself, and asks for the first two whenever it needs them
+_KEPT_BY_SB3 = ("tensorboard_log", "verbose", "n_envs", "seed", "device")
 _FIRST = {
     "policy": "``MlpPolicy``, ``CnnPolicy`` or ``MultiInputPolicy``.",
     "env": "an environment's id, a Gymnasium environment or an SB3 ``VecEnv``.",

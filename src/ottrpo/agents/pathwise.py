@@ -46,6 +46,11 @@ class PathwiseSettings(DeepSettings):
     instead: ClassVar[Mapping[str, str]] = {
         **DeepSettings.instead,
         "normalize_advantage": "it follows critics, not advantages; see normalize_reward",
+        **dict.fromkeys(
+            ("clip_range", "clip_range_vf"),
+            "nothing is clipped where the slope of critics is followed; see learning_rate",
+        ),
+        "ent_coef": "exploration is set by noise_color and policy_kwargs=dict(log_std_init=...)",
     }
 
     n_steps: int = 256

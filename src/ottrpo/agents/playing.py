@@ -119,7 +119,7 @@ class Playing(ABC):
     def _encode_one(self, observation: Any) -> Encoded:
         """One raw observation, through whatever wraps the training environments."""
         if self._vec_normalize_env is None and self.layout.is_plain:
-            return Encoded(observation[None])
+            return Encoded(np.asarray(observation)[None])
         batch = channels_first(with_axis(observation), self.observation_space)
         if self._vec_normalize_env is not None:
             batch = self._vec_normalize_env.normalize_obs(batch)

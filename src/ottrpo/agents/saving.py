@@ -1,30 +1,30 @@
 """What `DeepAgent` says of itself to files, and becomes from them."""
 
-import copy
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
-from stable_baselines3.common.utils import get_system_info
 
-from ottrpo.core.checks import require_one_of
+from ottrpo.core.checks import Refused, require_one_of
 from ottrpo.engine import runtime
 from ottrpo.engine.algorithms.critics import empty_replay
 from ottrpo.engine.schedules import Schedules
 from ottrpo.engine.spaces import Encoded, ObservationLayout
 from ottrpo.engine.state import Learner, Moments, Observations, Played, Rewards, Signal, TrainState
 from ottrpo.persistence import bundle
-from ottrpo.persistence.checkpoints import Saved
 
+from .copying import NOT_COPIED, copied_along, kept
 from .settings import NOT_SAVED, DeepSettings
 from .snapshots import VectorSnapshot
 
 Arrays = dict[str, Any]
-NOT_COPIED = (
-    *("schedules", "algorithm", "_logger", "while_learning", "_listeners", "_judged"),
-    "rollout_buffer",
-)
+# SB3 keeps these; once an agent is built, assigning them would change nothing
+BUILT_WITH = {
+    "n_envs": "set_env(...) takes any number of environments",
+    "seed": "set_random_seed(...) begins all that is random anew",
+    "device": "make another, or load(path, device=...)",
+}
 ACTING_SCALE = ("observations.mean", "observations.scale")  # what the policy acts with
 
 
@@ -59,12 +59,15 @@ class SavedAgent(VectorSnapshot):
         """Where the networks are trained."""
         return runtime.device_for(str(self.told.device))
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in BUILT_WITH and "schedules" in vars(self) and value != vars(self).get(name):
+            raise Refused(f"{name} can't change once an agent is built; {BUILT_WITH[name]}")
+        super().__setattr__(name, value)
+
     def __getstate__(self) -> dict[str, Any]:
         """For pickles and copies: no logger, no environment that can't be copied, new episodes."""
-        state = {k: v for k, v in vars(self).items() if k not in NOT_COPIED}
-        try:
-            copy.deepcopy(self.env)
-        except Exception:  # whatever it is that it holds
+        state = kept(self, (*NOT_COPIED, "schedules", "algorithm", "rollout_buffer"))
+        if copied_along(self.env) is None:
             state |= {"env": None, "_vec_normalize_env": None}
         return state | {"_seen": None, "_custom_logger": False, "_predictors": {}}
 
@@ -109,41 +112,6 @@ class SavedAgent(VectorSnapshot):
 
     def _functions(self) -> list[str]:
         return self.told.functions
-
-    @classmethod
-    def load(
-        cls,
-        path: Any,
-        env: Any = None,
-        device: Any = "auto",
-        custom_objects: dict[str, Any] | None = None,
-        print_system_info: bool = False,
-        force_reset: bool = True,
-        **settings: Any,
-    ) -> Self:
-        """An agent that `save` wrote; it predicts without an environment and learns with one.
-
-        Args:
-            path: the file, or the directory of a run.
-            env: to go on learning in.
-            device: where to compute.
-            custom_objects: replacements for saved settings; names that were not saved are
-                ignored.
-            print_system_info: print the versions of now, as SB3 does.
-            force_reset: reset the environment when learning goes on.
-            settings: replacements for saved settings.
-        """
-        if print_system_info:
-            get_system_info()
-        saved = Saved(*bundle.read(path, cls.__name__), path)
-        # as in SB3, custom objects stand in for what was saved and are else ignored
-        with bundle.interpreting(path):
-            known = saved.data["settings"]
-            replaced = {k: v for k, v in (custom_objects or {}).items() if k in known}
-        agent = cls._read(saved, env, replaced | settings | {"device": device})
-        if env is None or force_reset:
-            agent._seen = None
-        return agent
 
     @classmethod
     def _bare(cls, data: Mapping[str, Any], settings: Mapping[str, Any]) -> Self:

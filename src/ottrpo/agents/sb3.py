@@ -16,17 +16,17 @@ import sb3_contrib
 import stable_baselines3
 from gymnasium import spaces
 from stable_baselines3.common.running_mean_std import RunningMeanStd
+from stable_baselines3.common.utils import check_for_correct_spaces
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from ottrpo.collect.host import remade_by_id
 from ottrpo.engine.schedules import is_function
-from ottrpo.engine.spaces import actions_of, observation_layout
 from ottrpo.persistence import bundle
-from ottrpo.persistence.checkpoints import Saved
 from ottrpo.tabular.environments import as_problem
 from ottrpo.tabular.problem import Problem
 
 from .checks import at_least
+from .copying import NOT_COPIED, copied_along, kept, settle
 from .sb3_data import (
     NETWORKS,
     SCHEDULED,
@@ -35,6 +35,7 @@ from .sb3_data import (
     joint_signature,
     network_arrays,
     optimiser_arrays,
+    plain_attributes,
     random_states,
     require_saved,
     require_settings,
@@ -45,7 +46,14 @@ from .sb3_data import (
     statistics_arrays,
     weights,
 )
-from .sb3_environments import FiniteOnly, Guarded, copies, normalised, require_counting_from_0
+from .sb3_environments import (
+    FiniteOnly,
+    Guarded,
+    copies,
+    normalised,
+    require_count,
+    require_spaces,
+)
 from .sb3_playing import TOGETHER, noise_from, play, policy_table
 from .snapshots import VectorSnapshot
 
@@ -111,7 +119,9 @@ class Baseline(VectorSnapshot, Guarded):
         self._statistics: dict[str, RunningMeanStd] = {}
         self._evaluation_envs: list[Any] = []
         self.last_update = {}
-        wrapped = None if env is None else self._wrapped(env)
+        asked = self._settings["n_envs"]
+        wrapped = None if env is None else self._wrapped(env, asked)
+        self._settings["n_envs"] = getattr(wrapped, "num_envs", asked)
         try:
             with warnings.catch_warnings():
                 # a batch that is larger than a rollout is all of it; RL-Zoo does so on purpose
@@ -126,31 +136,25 @@ class Baseline(VectorSnapshot, Guarded):
                 )
         except AssertionError as error:  # how the libraries refuse a setting or a space
             raise ValueError(" ".join(str(error).split())) from error
-        self._random = random_states()
+        self._random, self._built = random_states(), plain_attributes(self)
 
     # ------------------------------------------------------------------ environments
 
-    def _wrapped(self, env: Any) -> VecEnv:
+    def _wrapped(self, env: Any, count: int) -> VecEnv:
         """The environments to train in: as many as asked for, normalised if asked for."""
         if isinstance(env, str):
-            env = copies(env, self._settings["n_envs"])
-        # refuse what we cannot do in our own words, before SB3 wraps it
-        actions_of(env.action_space)
-        observation_layout(env.observation_space, convolve=False)
-        require_counting_from_0(env.observation_space, env.action_space)
+            env = copies(env, count)
+        require_spaces(env.observation_space, env.action_space)
         vectorised = self._wrap_env(env, verbose=0)
         if isinstance(vectorised, VecNormalize):
             raise ValueError(
                 "the environment is normalised already; pass it bare, with normalize_obs=True "
                 "and normalize_reward=True"
             )
-        if self._settings["n_envs"] not in (1, vectorised.num_envs):
-            raise ValueError(
-                f"n_envs is {self._settings['n_envs']}, but the environments given are "
-                f"{vectorised.num_envs}; pass an id to have them made"
-            )
-        self._settings["n_envs"] = vectorised.num_envs
-        guarded = FiniteOnly(vectorised, lambda: self.num_timesteps)
+        require_count(vectorised, count)
+        guarded = FiniteOnly(
+            vectorised, lambda: self.num_timesteps, single=not self._settings["normalize_obs"]
+        )
         return normalised(guarded, self._settings, self._statistics)
 
     def get_env(self) -> VecEnv | None:
@@ -161,8 +165,27 @@ class Baseline(VectorSnapshot, Guarded):
         return env
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
-        """Train in other environments; the statistics go on."""
-        super().set_env(self._wrapped(env), force_reset)
+        """Train in other environments, any number of them; the statistics go on."""
+        wrapped = self._wrapped(env, self.n_envs if isinstance(env, str) else 1)
+        check_for_correct_spaces(wrapped, self.observation_space, self.action_space)
+        self._settings["n_envs"] = self.n_envs = wrapped.num_envs
+        if "rollout_buffer" in vars(self):  # else it is about to be built, for these
+            self.rollout_buffer.n_envs = self.n_envs
+            self.rollout_buffer.reset()
+        self._evaluation_envs = []
+        vars(self).pop("_problem", None)
+        super().set_env(wrapped, force_reset)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles and copies: no logger, no environment that can't be copied, new episodes."""
+        settle(self.policy.action_dist)
+        own = {"env": copied_along(self.get_env()), "_vec_normalize_env": None, "_last_obs": None}
+        return kept(self, NOT_COPIED) | own | {"_evaluation_envs": [], "_custom_logger": False}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state | {"env": None})
+        if state["env"] is not None:
+            self.set_env(state["env"])
 
     # ------------------------------------------------------------------ learning and acting
 
@@ -276,7 +299,8 @@ class Baseline(VectorSnapshot, Guarded):
 
     def settings(self) -> dict[str, Any]:
         """The constructor's keywords as plain data, from which an equal agent can be built."""
-        return dict(self._settings)
+        now = plain_attributes(self).items()
+        return self._settings | {name: x for name, x in now if x != self._built.get(name, x)}
 
     def _learnt(self) -> tuple[dict[str, Any], dict[str, Any]]:
         arrays = {
@@ -317,21 +341,6 @@ class Baseline(VectorSnapshot, Guarded):
     def _set_randomness(self, states: dict[str, Any]) -> None:
         set_random_states(states)
         self._random = states
-
-    @classmethod
-    def load(  # type: ignore[override]
-        cls, path: Any, env: Any = None, device: str = "cpu", **settings: Any
-    ) -> Self:
-        """An agent that `save` wrote; it predicts without an environment and learns with one.
-
-        Args:
-            path: the file, or the directory of a run.
-            env: to go on learning in.
-            device: where torch computes.
-            settings: replacements for saved settings.
-        """
-        saved = Saved(*bundle.read(path, cls.__name__), path)
-        return cls._read(saved, env, settings | {"device": device})
 
     @classmethod
     def _bare(cls, data: Mapping[str, Any], settings: Mapping[str, Any]) -> Self:

@@ -30,6 +30,7 @@ POLICY_KEYWORDS = (
 )
 COUNTS = ("n_steps", "batch_size", "n_epochs", "n_critic_updates", "cg_max_steps")
 FRACTIONS = ("gamma", "gae_lambda")
+PLACES = ("tensorboard_log", "device")  # where to write and to compute: not saved
 # keywords of the libraries that plain data can't say
 NOT_OFFERED = ("rollout_buffer_class", "rollout_buffer_kwargs")
 _TORCH_ACTIVATIONS = {
@@ -82,6 +83,16 @@ def as_data(settings: dict[str, Any]) -> dict[str, Any]:
         activation = activation_name(data["policy_kwargs"]["activation_fn"])
         data["policy_kwargs"] = data["policy_kwargs"] | {"activation_fn": activation}
     return data
+
+
+def plain_attributes(agent: Any) -> dict[str, Any]:
+    """The settings that the library keeps as plain attributes, as they are now.
+
+    Programs change them on the fly. Those that it takes at construction only are left out.
+    """
+    names = set(agent.__signature__.parameters) - {*PLACES, "policy", "env", "n_envs", "seed"}
+    known = {name: vars(agent).get(name) for name in names}
+    return {n: x for n, x in known.items() if isinstance(x, bool | int | float) or n == "target_kl"}
 
 
 def require_saved(settings: dict[str, Any]) -> None:

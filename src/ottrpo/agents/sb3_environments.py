@@ -19,6 +19,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecEnvWrapper,
 from ottrpo.collect.host import made, name_of
 from ottrpo.core.checks import NonFiniteError
 from ottrpo.engine.estimate import ADVICE, require_finite_statistics, require_finite_steps
+from ottrpo.engine.spaces import actions_of, observation_layout
 from ottrpo.envs import catalogue
 
 
@@ -30,9 +31,23 @@ def copies(env_id: str, count: int) -> VecEnv:
     return DummyVecEnv([lambda: next(monitored)] * count)
 
 
-def require_counting_from_0(*given: spaces.Space[Any]) -> None:
-    """Refuse labels that begin elsewhere, which SB3's networks would take for others."""
-    for space in given:
+def require_count(env: VecEnv, asked: int) -> None:
+    """Refuse environments that are fewer or more than were asked for; 1 asks for any number."""
+    if asked not in (1, env.num_envs):
+        raise ValueError(
+            f"n_envs is {asked}, but the environments given are {env.num_envs}; pass an id to have "
+            "them made"
+        )
+
+
+def require_spaces(seen: spaces.Space[Any], taken: spaces.Space[Any]) -> None:
+    """Refuse what can't be done in our own words, before SB3 wraps it.
+
+    Labels that do not begin at 0 SB3's networks would take for others.
+    """
+    actions_of(taken)
+    observation_layout(seen, convolve=False)
+    for space in (seen, taken):
         leaves = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
         for leaf in leaves:
             if np.any(getattr(leaf, "start", 0)):
@@ -76,11 +91,12 @@ class FiniteOnly(VecEnvWrapper):
     Args:
         venv: the environments.
         taken: the steps taken so far.
+        single: whether observations go to the networks as they are, which know single floats.
     """
 
-    def __init__(self, venv: VecEnv, taken: Callable[[], int]) -> None:
+    def __init__(self, venv: VecEnv, taken: Callable[[], int], *, single: bool) -> None:
         super().__init__(venv)
-        self._taken = taken
+        self._taken, self._single = taken, single
 
     def reset(self) -> Any:
         """The first observations."""
@@ -107,7 +123,9 @@ class FiniteOnly(VecEnvWrapper):
 
     def _require_finite(self, quantity: str, seen: Any, index: int | None = None) -> None:
         for leaf in seen.values() if isinstance(seen, dict) else (seen,):
-            finite = np.isfinite(leaf)
+            with np.errstate(over="ignore"):
+                seen_as = np.asarray(leaf, np.float32) if self._single else leaf
+            finite = np.isfinite(seen_as)
             if finite.all():
                 continue
             at = tuple(int(i) for i in np.argwhere(~np.atleast_1d(finite))[0])

@@ -72,7 +72,7 @@ class DeepSettings:
     # those that may be given by position, in SB3's order
     positional: ClassVar[tuple[str, ...]] = ()
     # those that the networks were built by: they can't change any more
-    fixed: ClassVar[tuple[str, ...]] = ("policy_kwargs", "use_sde", "threads")
+    fixed: ClassVar[tuple[str, ...]] = ("policy_kwargs", "use_sde", "threads", "stats_window_size")
     rich: ClassVar[bool] = False  # whether a policy may be a mixture or a flow
     # what SB3's agents, and RL-Zoo's files for them, have and these don't, and what of the settings
     # below an agent has no use for: what takes its place
@@ -85,13 +85,13 @@ class DeepSettings:
             ),
             "there is no conjugate gradient or line search; see batch_size and n_epochs",
         ),
-        **dict.fromkeys(
-            ("use_rms_prop", "rms_prop_eps"), "Adam is the optimiser; see learning_rate"
-        ),
+        "use_rms_prop": "Adam is the optimiser; see learning_rate",
+        "rms_prop_eps": "Adam is the optimiser; see learning_rate",
         **dict.fromkeys(
             ("rollout_buffer_class", "rollout_buffer_kwargs"),
             "rollouts are arrays of the engine; callbacks see them as rollout_buffer",
         ),
+        "target_kl": "an update is never ended early; see n_epochs, learning_rate",
     }
 
     learning_rate: Any = 3e-4

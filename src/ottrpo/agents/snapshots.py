@@ -5,9 +5,11 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, Self, final
 
 import numpy as np
+from stable_baselines3.common.utils import get_system_info
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecEnvWrapper
 
 from ottrpo.collect.host import beyond_its_id, fresh_env, name_of, remade_by_id
@@ -97,6 +99,7 @@ class VectorSnapshot(Snapshot):
     _current_progress_remaining: float
     _stats_window_size: int
     _setup_model: Any
+    _excluded_save_params: Any
     set_env: Any
     ep_info_buffer: deque[Any] | None
     ep_success_buffer: deque[Any] | None
@@ -108,7 +111,8 @@ class VectorSnapshot(Snapshot):
 
         Args:
             path: where; ``.zip`` is added if it has no ending.
-            exclude: settings to leave out: who loads the agent gets their defaults.
+            exclude: settings to leave out: who loads the agent gets their defaults. What SB3's
+                agents never save may be named too: it is in no file of ours either.
             include: settings to save though they are in ``exclude``.
 
         Raises:
@@ -116,11 +120,45 @@ class VectorSnapshot(Snapshot):
         """
         arrays, data = self._learnt()
         settings, kept = data["settings"], set(include or ())
-        for name in (*(exclude or ()), *kept):
+        left_out = set(exclude or ()) - set(self._excluded_save_params()) - kept
+        for name in (*left_out, *kept):
             require_one_of(name, settings, "a setting, and but for these a bundle is always whole")
-        left_out = set(exclude or ()) - kept
         data["settings"] = {k: v for k, v in settings.items() if k not in left_out}
         bundle.write(path, type(self).__name__, arrays, data)
+
+    @classmethod
+    def load(
+        cls,
+        path: Any,
+        env: Any = None,
+        device: Any = None,
+        custom_objects: dict[str, Any] | None = None,
+        print_system_info: bool = False,
+        force_reset: bool = True,
+        **settings: Any,
+    ) -> Self:
+        """An agent that `save` wrote; it predicts without an environment and learns with one.
+
+        Args:
+            path: the file, or the directory of a run.
+            env: to go on learning in.
+            device: where to compute; by default where a new agent does.
+            custom_objects: replacements for settings; other names are ignored.
+            print_system_info: print the versions of now, as SB3 does.
+            force_reset: reset the environment when learning goes on.
+            settings: replacements for saved settings.
+        """
+        if print_system_info:
+            get_system_info()
+        saved = Saved(*bundle.read(path, cls.__name__), path)
+        # as in SB3, custom objects stand in for what was saved and are else ignored
+        known = set(signature(cls).parameters) - {"policy", "env", "_init_setup_model"}
+        replaced = {k: v for k, v in (custom_objects or {}).items() if k in known}
+        where = {} if device is None else {"device": device}
+        agent = cls._read(saved, env, replaced | settings | where)
+        if env is None or force_reset:
+            agent._last_obs = None
+        return agent
 
     # ------------------------------------------------------------------ inside
 

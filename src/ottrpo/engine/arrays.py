@@ -11,8 +11,10 @@ fused, so that every machine draws the same actions.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numba
@@ -312,3 +314,41 @@ def _sums_so_far(term_tn: Array, carry_tn: Array, start_n: Array, sum_tn: Array)
         for t in range(len(term_tn)):
             sum_tn[t, n] = start_n[n] + term_tn[t, n]
             start_n[n] = sum_tn[t, n] * carry_tn[t, n]
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class _Rest:
+    """What is no array of what a program returns."""
+
+    leaves: tuple[Any, ...]
+    structure: Any
+
+
+def program(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """``function`` compiled for the arrays among its arguments; all else must be hashable.
+
+    It ends with whoever made it. Equinox keeps every function that it has compiled, and all that it
+    refers to, for as long as the process lives; agents make such functions for themselves.
+
+    ``options`` go to JAX's jit.
+    """
+
+    def whole(arrays: Any, rest: _Rest) -> tuple[Any, _Rest]:
+        others = jax.tree.unflatten(rest.structure, rest.leaves)
+        return _parted(function(*eqx.combine(arrays, others)))
+
+    whole.__name__ = whole.__qualname__ = function.__name__
+    compiled = jax.jit(whole, static_argnums=1, **options)
+
+    def call(*arguments: Any) -> Any:
+        made, rest = compiled(*_parted(arguments))
+        return eqx.combine(made, jax.tree.unflatten(rest.structure, rest.leaves))
+
+    return call
+
+
+def _parted(tree: Any) -> tuple[Any, _Rest]:
+    arrays, others = eqx.partition(tree, eqx.is_array)
+    leaves, structure = jax.tree.flatten(others)
+    return arrays, _Rest(tuple(leaves), structure)

@@ -15,7 +15,7 @@ import optax  # type: ignore[import-untyped]
 
 from ottrpo.core.checks import NonFiniteError
 
-from .arrays import Generator, like, namespace, on_host, repeat_while, traced
+from .arrays import Generator, like, namespace, on_host, program, repeat_while, traced
 from .estimate import ADVICE, Experience, Name
 from .networks import Policy
 from .state import Learner, Normaliser, Observations, TrainState, scale_between
@@ -123,11 +123,11 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 
     ``options`` go to JAX's jit, which takes them for whole programs only.
     """
-    program = eqx.filter_jit(function, **options)
+    whole = program(function, **options)
 
     def call(*arguments: Any) -> Any:
         inside = any(map(traced, jax.tree.leaves(arguments)))
-        return (function if inside else program)(*arguments)
+        return (function if inside else whole)(*arguments)
 
     return call
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from ottrpo.core import Cost, DualSolution, Mahalanobis, Scaled, SquaredEuclidean, Summed
 from ottrpo.engine.advantage import AdvantageNetwork
-from ottrpo.engine.arrays import Generator, like, namespace
+from ottrpo.engine.arrays import Generator, like, namespace, program
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.spaces import BoxActions, FiniteActions
@@ -257,7 +257,7 @@ def gaussian_spent(cost: Cost, metric: Array | None, *, std_moves: bool) -> Spen
         std_moves: whether σ(s) may have changed.
     """
 
-    @eqx.filter_jit
+    @program
     def spent(policy: Policy, rows: Batch) -> Array:
         mean, std = policy.gaussian(rows["flat"], rows["images"])
         old_mean, old_std, state = rows["mean"], rows["std"], rows.get("state")
@@ -279,7 +279,7 @@ def coupled_spent(cost: Cost) -> Spent:
     region. Where σ stays and costs are those of displacements, that error is 0.
     """
 
-    @eqx.filter_jit
+    @program
     def spent(policy: Policy, rows: Batch) -> Array:
         mean, std = policy.gaussian(rows["flat"], rows["images"])
         z = jax.random.normal(jax.random.key(0), (PLAN_POINTS, *mean.shape))

@@ -16,14 +16,13 @@ label keeps some mass, and what the plan transports stays within the radius.
 
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from ottrpo.core import DualSolution
 from ottrpo.core.entropic import SinkhornSolution, sinkhorn_at, solve_sinkhorn
 from ottrpo.core.traceable import solve_linear
-from ottrpo.engine.arrays import namespace, on_host
+from ottrpo.engine.arrays import namespace, on_host, program
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.update import Batch, Spent
 
@@ -48,7 +47,7 @@ def gaussian_kl(old: tuple[Array, Array], new: tuple[Array, Array]) -> Array:
 def gaussian_kl_spent() -> Spent:
     """The mean divergence of the policy from the rows' old Gaussians, as a compiled function."""
 
-    @eqx.filter_jit
+    @program
     def spent(policy: Policy, rows: Batch) -> Array:
         new = policy.gaussian(rows["flat"], rows["images"])
         return gaussian_kl((rows["mean"], rows["std"]), new).mean()
@@ -302,7 +301,7 @@ def priced_gain(choices: int) -> PolicyLoss:
 def labels_kl_spent(choices: int) -> Spent:
     """The mean divergence of the policy from the rows' old probabilities, summed over factors."""
 
-    @eqx.filter_jit
+    @program
     def spent(policy: Policy, rows: Batch) -> Array:
         return _labels_kl(rows, choice_log_probabilities(policy, rows, choices)).mean()
 

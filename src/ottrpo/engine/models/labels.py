@@ -2,14 +2,13 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from ottrpo.core import Cost, Ordinal, Scaled
 from ottrpo.core.discrepancy import uniform_step
 from ottrpo.core.problems import cost_table
-from ottrpo.engine.arrays import like, namespace, on_host, wide
+from ottrpo.engine.arrays import like, namespace, on_host, program, wide
 from ottrpo.engine.networks import Policy
 from ottrpo.engine.spaces import FORBIDDEN
 from ottrpo.engine.update import Batch, Spent
@@ -46,11 +45,11 @@ def finite_spent(cost: Cost, choices: int) -> Spent:
     """
     uniform, ordinal = _uniform_cost(cost, choices), _ordinal_cost(cost)
 
-    @eqx.filter_jit
+    @program
     def probabilities(policy: Policy, rows: Batch) -> Array:
         return jnp.exp(choice_log_probabilities(policy, rows, choices))
 
-    ordered = eqx.filter_jit(ordered_cost)
+    ordered = program(ordered_cost)
 
     def spent(policy: Policy, rows: Batch) -> Array:
         old, new = rows["probability"], probabilities(policy, rows)

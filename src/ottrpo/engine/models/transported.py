@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ottrpo.core import Cost
-from ottrpo.engine.arrays import Generator, Randomness, like, namespace, wide
+from ottrpo.engine.arrays import Generator, Randomness, like, namespace, program, wide
 from ottrpo.engine.densities import Density, Mixture, RichActions
 from ottrpo.engine.estimate import Experience
 from ottrpo.engine.networks import Policy
@@ -82,7 +82,7 @@ class Transported(CandidatesModel):
         """What the plan between the policy that acted and the new one costs."""
         density, cost = self.density, self.options.cost
 
-        @eqx.filter_jit
+        @program
         def spent(policy: Policy, rows: Batch) -> Array:
             new, state = policy.raw(rows["flat"], rows["images"]), rows.get("state")
             return coupled_cost(density, rows["head"], new, cost, state)
