@@ -90,6 +90,27 @@ def test_bad_files_are_refused(tmp_path, old, new, message):
         load_study(path)
 
 
+@pytest.mark.parametrize(
+    ("environment", "settings", "message"),
+    [
+        ("Hopper-v5", "radius = nan", "radius .*nan"),
+        ("Hopper-v5", "radius = 2020-01-01", "radius .*2020"),
+        ("Hopper-v5", 'cost = { kind = "mahalanobis", matrix = 3 }', "matrix"),
+        ("Taxi-v4", "discount = 2.0", "discount .*2.0"),
+    ],
+)
+def test_a_value_that_no_agent_would_take_is_refused_before_a_run_starts(
+    tmp_path, environment, settings, message
+):
+    text = f"""description = "for tests"
+environments = ["{environment}"]
+[[cells]]
+settings = {{ {settings} }}
+"""
+    with pytest.raises(ValueError, match=message):
+        [cell.spec() for cell in load_study(write(tmp_path, text)).cells]
+
+
 def test_a_file_of_a_few_lines_that_asks_for_millions_of_cells_is_refused_at_once(tmp_path):
     vary = ", ".join(f"{letter} = [1, 2, 3, 4, 5, 6, 7, 8, 9]" for letter in "abcdefgh")
     text = STUDY.replace("settings = { gamma = 0.9 }\n", "")

@@ -7,7 +7,7 @@ them trains is decided by the environment's spaces.
 import inspect
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -91,16 +91,26 @@ class AgentEntry:
             for name in self.known_settings()
         }
 
+    def require_settings(self, settings: Mapping[str, Any]) -> None:
+        """Refuse what the agent would refuse in any environment, before there is one."""
+        kind = getattr(self.load(), "settings_type", None)
+        if kind is not None:
+            given = _with_cost(settings)
+            kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})
+
     def build(self, env: Any, settings: Mapping[str, Any], seed: int) -> Any:
         """The agent, ready to learn."""
-        keywords = dict(settings)
-        if "cost" in keywords:
-            keywords["cost"] = cost_from_data(keywords["cost"])
+        keywords = _with_cost(settings)
         agent_class = self.load()
         if "policy" in inspect.signature(agent_class).parameters:
             policy = keywords.pop("policy", "MlpPolicy")
             return agent_class(policy, env, seed=seed, **keywords)
         return agent_class(env, seed=seed, **keywords)
+
+
+def _with_cost(settings: Mapping[str, Any]) -> dict[str, Any]:
+    cost = {"cost": cost_from_data(settings["cost"])} if "cost" in settings else {}
+    return dict(settings) | cost
 
 
 _AGENTS = tuple(

@@ -82,6 +82,7 @@ def plan_run(
     for key in merged:
         require_one_of(key, sorted(known), f"a setting of {agent}")
     require_types(merged, {key: known[key].annotation for key in merged})
+    entry.require_settings(merged)
     total = configuration.steps_for(name) if steps is None else steps
     if total is None:
         raise ValueError(f"the configuration {config!r} says no steps for {name}; give --steps N")
