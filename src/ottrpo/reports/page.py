@@ -219,23 +219,30 @@ def _study(study: StudyResult, drawn: set[int]) -> Section:
 
 
 def _downloads(cells: Iterable[CellResult]) -> dict[str, list[list[Any]]]:
-    """The numbers as tables for spreadsheets."""
-    who = ["study", "environment", "agent", "configuration", "actions"]
+    """The numbers as tables for spreadsheets, with six digits: full ones are in ``results/``."""
+    who, ways = ["study", "environment", "agent", "configuration"], ["deterministic", "sampled"]
     numbers = ["mean", "std_seeds", "std_time", "iqm", "ci_low", "ci_high"]
     more = ["lowest", "highest", "seeds", "steps", "paper", "paper_spread"]
-    scores: list[list[Any]] = [[*who, *numbers, *more]]
-    seeds: list[list[Any]] = [[*who, "seed", "score"]]
+    scores: list[list[Any]] = [[*who, "actions", *numbers, *more]]
+    seeds: list[list[Any]] = [[*who, "seed", *ways]]
     for cell in cells:
         names = [_harmless(x) for x in (cell.study, cell.environment, cell.agent, cell.title)]
-        for score in cell_scores(cell):
-            own, paper = [*names, score.actions], score.published
+        by_way = {score.actions: score for score in cell_scores(cell)}
+        for way, score in by_way.items():
+            held, paper = score.statistics(), score.published
+            own = [held[name] for name in numbers]
+            reach = [float(score.score_n.min()), float(score.score_n.max())]
             printed = [paper.score, paper.spread] if paper else [None, None]
-            held = score.statistics()
-            reach = [score.score_n.min(), score.score_n.max()]
-            rest = [*reach, score.seeds, score.steps, *printed]
-            scores.append([*own, *(held[name] for name in numbers), *rest])
-            seeds += [[*own, seed, f"{value:.6g}"] for seed, value in score.by_seed.items()]
+            told = [*own, *reach, score.seeds, score.steps, *printed]
+            scores.append([*names, way, *map(_short, told)])
+        for seed in sorted({seed for score in by_way.values() for seed in score.by_seed}):
+            found = [by_way[way].by_seed.get(seed) if way in by_way else None for way in ways]
+            seeds.append([*names, seed, *map(_short, found)])
     return {"scores.csv": scores, "seeds.csv": seeds}
+
+
+def _short(value: float | None) -> float | str | None:
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def _harmless(text: str) -> str:
