@@ -22,20 +22,20 @@ from ottrpo.threads import default_to_one_thread
 VERBS = {
     "train": ("train", "Train", "train an agent on an environment"),
     "tune": ("tune", "Tune", "search for settings, and write them to a file"),
-    "resume": ("resume", "Resume", "go on with a run that was interrupted"),
+    "resume": ("resume", "Resume", "continue an interrupted run"),
     "evaluate": ("evaluate", "Evaluate", "evaluate a trained agent"),
-    "reproduce": ("reproduce", "Reproduce", "run a study: many runs, one table"),
-    "report": ("report", "Report", "the scores of studies, from their results alone"),
-    "watch": ("watch", "Watch", "look at a trained agent, in a window or as a film"),
+    "reproduce": ("reproduce", "Reproduce", "run a study: many trainings, one table"),
+    "report": ("report", "Report", "show the scores of studies, from their stored results"),
+    "watch": ("watch", "Watch", "watch a trained agent, in a window or as a film"),
     "export": ("export", "Export", "write a trained policy as an ONNX file"),
-    "compare": ("compare", "Compare", "two runs, results or agents side by side"),
-    "plot": ("plot", "Plot", "learning curves side by side, as a figure for a paper"),
-    "explore": ("explore", "Explore", "a page to try trust regions on, in any browser"),
+    "compare": ("compare", "Compare", "compare two runs, results or agents"),
+    "plot": ("plot", "Plot", "draw learning curves, as a figure for a paper"),
+    "explore": ("explore", "Explore", "write an interactive page about trust regions"),
     "solve": ("solve", "Solve", "solve a trust-region problem from a JSON file"),
-    "list": ("listing", "List", "costs, agents, environments, studies, benchmarks"),
+    "list": ("listing", "List", "list costs, agents, environments, studies, benchmarks"),
     "bench": ("bench", "Bench", "measure speed against the alternatives"),
-    "doctor": ("doctor", "Doctor", "versions, threads, devices and a self-test"),
-    "completion": ("completion", "Completion", "make a shell complete verbs, options and names"),
+    "doctor": ("doctor", "Doctor", "show versions, threads and devices, and run a self-test"),
+    "completion": ("completion", "Completion", "print the completion script of a shell"),
 }
 QUIET = "--quiet"
 
@@ -124,7 +124,7 @@ def _help() -> str:
             "",
             *lines,
             "",
-            "ottrpo VERB --help tells the options of a verb; ottrpo --version the version.",
-            f"{QUIET} with any verb: nothing is printed but errors, and the JSON of --json.",
+            "ottrpo VERB --help lists the options of a verb; ottrpo --version prints the version.",
+            f"{QUIET} with any verb: print only errors, and the JSON of --json.",
         ]
     )

@@ -12,10 +12,10 @@ from .options import Mistake, mistakes, parse
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """Measure speed, as ratios taken side by side in one run. `ottrpo list` names what there is."""
+    """Measure speed as ratios, taken side by side in one run. `ottrpo list` names benchmarks."""
 
     benchmark: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="BENCHMARK")]
-    """which; its own options follow it, and `ottrpo bench BENCHMARK --help` tells them"""
+    """the benchmark; `ottrpo bench BENCHMARK --help` lists its options, which follow it"""
     options: tyro.conf.Suppress[tuple[str, ...]] = ()
 
     @classmethod

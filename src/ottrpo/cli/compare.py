@@ -34,9 +34,9 @@ class Compare:
     """the second side"""
     results: Results = None
     episodes: int = 20
-    """that a saved agent plays"""
+    """number of episodes that a saved agent plays"""
     json: bool = False
-    """print one object"""
+    """print one JSON object"""
 
     def run(self) -> None:
         """Find, compare, tell."""

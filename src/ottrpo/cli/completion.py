@@ -35,7 +35,7 @@ ZSH = "autoload -Uz compinit bashcompinit && compinit && bashcompinit\n"
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """Print what makes a shell complete verbs, options and names.
+    """Print the script with which a shell completes verbs, options and names.
 
     bash: eval "$(ottrpo completion bash)"    zsh: eval "$(ottrpo completion zsh)"
     fish: ottrpo completion fish | source     in the shell's start-up file, or by hand.

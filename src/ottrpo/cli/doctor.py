@@ -17,7 +17,7 @@ class Doctor:
     """Print versions, threads and devices, and run a short self-test."""
 
     json: bool = False
-    """print one object instead"""
+    """print one JSON object"""
 
     def run(self) -> int:
         """Look, test, tell; exit code 1 if a test fails."""

@@ -16,16 +16,16 @@ class Evaluate:
     """Evaluate a trained agent on fresh episodes."""
 
     path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """what `ottrpo train` wrote, or a file that an agent was saved to"""
+    """the directory of a run, or the file of a saved agent"""
     episodes: int = 10
-    """how many"""
+    """number of episodes"""
     deterministic: bool = False
-    """take the policy's mode instead of sampling"""
+    """play the policy's mode instead of sampled actions"""
     seed: int = 0
-    """of the evaluation; training is not touched"""
+    """seed of the evaluation"""
     trust: Trust = False
     json: bool = False
-    """print one object: mean, std, episodes, returns"""
+    """print one JSON object: mean, std, episodes, returns"""
 
     def run(self) -> None:
         """Load, play, tell."""

@@ -13,13 +13,13 @@ from .options import mistakes
 
 @dataclass(frozen=True, kw_only=True)
 class Explore:
-    """Write a page on which trust regions can be tried: drag a radius and see which mass moves.
+    """Write an interactive page about trust regions: drag the radius and see which mass moves.
 
-    It needs nothing but a browser, and no network.
+    It needs a browser and no network.
     """
 
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("explorer.html")
-    """the page"""
+    """the HTML file to write"""
 
     def run(self) -> None:
         """Write it."""

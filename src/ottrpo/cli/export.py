@@ -15,12 +15,12 @@ from .options import Mistake, Trust, mistakes
 class Export:
     """Write a trained policy as one ONNX file: raw observations in, the deterministic action out.
 
-    What normalises observations and scales actions is inside. The file is written only if it does
-    as the agent does, on 1,000 observations.
+    The normaliser of observations and the scaling of actions are inside. The file is written only
+    if its actions are those of the agent on 1,000 observations.
     """
 
     path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """what `ottrpo train` wrote, or a file that an agent was saved to"""
+    """the directory of a run, or the file of a saved agent"""
     out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY.onnx")]
     """the file to write"""
     trust: Trust = False

@@ -13,9 +13,9 @@ class List:
     """List costs, agents with their configurations, environments, studies and benchmarks."""
 
     json: bool = False
-    """print one object instead"""
+    """print one JSON object"""
     agent: str | None = None
-    """list the settings of this agent instead, which --set of `ottrpo train` can change"""
+    """list the settings of this agent, which `ottrpo train --set` can change"""
 
     def run(self) -> None:
         """Collect and print."""

@@ -58,8 +58,8 @@ Trust = Annotated[
 Results = Annotated[
     Path | None,
     tyro.conf.arg(
-        help="a folder, or `published` for the results that came with ottrpo; by default results/, "
-        "and\nthose if there is none"
+        help="a folder, or `published` for the results that came with ottrpo; by default results/ "
+        "if\nit exists, else the published ones"
     ),
 ]
 

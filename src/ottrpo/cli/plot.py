@@ -23,15 +23,15 @@ class Plot:
     what: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="A B ...", name="")
     ]
-    """what to draw"""
+    """what to draw: runs, results or agents, written as for `ottrpo compare`"""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
-    """the figure: a file that ends in .pdf, .svg or .png"""
+    """the figure to write: a .pdf, .svg or .png file"""
     labels: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT ...")] = ()
-    """in the legend, one each; by default their names"""
+    """names for the legend, one for each curve"""
     env: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ENV ...")] = ()
-    """draw these environments alone"""
+    """draw only these environments"""
     width: float | None = None
-    """inches; by default a column of a paper, or its text's width for several panels"""
+    """width in inches; by default a paper's column, or its text for several panels"""
     results: Results = None
 
     def run(self) -> None:

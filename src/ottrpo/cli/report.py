@@ -15,22 +15,22 @@ from .options import Mistake, Results, mistakes, results_root
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Tell the scores of studies, computed from their results alone.
+    """Show the scores of studies, computed from their stored results.
 
-    Scores are means over the evaluations of the last tenth of training; seeds are the unit. What
-    follows from all studies together, in three sentences, is told last, where a terminal stops.
+    Scores are means over the evaluations of the last tenth of training; seeds are the unit. Three
+    sentences that sum up all studies come last, where the terminal stops scrolling.
     """
 
     study: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")] = None
-    """which one; all by default"""
+    """name of the study; all by default"""
     results: Results = None
     json: bool = False
-    """print one object: study, environment, agent, configuration, statistics"""
+    """print one JSON object: study, environment, agent, configuration, statistics"""
     html: Path | None = None
     """write one page, the paper's tables and figures with ours beside them; with STUDY only the
     parts where it stands"""
     sampled: bool = False
-    """with --json: of sampled actions where both ways to act were evaluated"""
+    """with --json: scores of sampled instead of deterministic actions, where there are both"""
 
     def run(self) -> None:
         """Read, count, tell."""

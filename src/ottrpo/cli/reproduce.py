@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 class Reproduce(StudyOptions):
     """Run a study: many runs that answer one question. `ottrpo list` names the studies.
 
-    What is finished is skipped; stopped at any instant, the same command goes on. The exit code
-    is 0 if all runs are complete.
+    Finished runs are skipped. The study can be stopped at any time, and the same command continues
+    it. The exit code is 0 if all runs are complete.
     """
 
     study: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")] = None
-    """which one: a name, a label of the paper such as tab:trained:scores, or a TOML file of your
-    own; with --collect all by default"""
+    """a study by its name, by a label of the paper such as tab:trained:scores, or as a TOML file;
+    with --collect all by default"""
     trust: bool = False
-    """let a study's file import the modules of its environments (`module:Name-v0`)"""
+    """allow the study to import the modules of its environments (`module:Name-v0`)"""
     collect: bool = False
-    """run nothing; fold the runs that are finished into the results"""
+    """train nothing; only add finished runs to the results"""
 
     def run(self) -> int:
         """Hand over to the studies, one after the other."""

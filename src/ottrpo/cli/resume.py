@@ -14,14 +14,14 @@ from .train import go_on
 
 @dataclass(frozen=True, kw_only=True)
 class Resume:
-    """Go on with a run that was interrupted, from its last checkpoint.
+    """Continue an interrupted run from its last checkpoint.
 
-    Whatever interrupted it, the run ends bit for bit as it would have without: parameters, metrics
-    and evaluations, wall-clock times excepted.
+    The run ends as it would have ended without the interruption: parameters, metrics and
+    evaluations are the same bit for bit, wall-clock times excepted.
     """
 
     run_directory: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """what `ottrpo train` wrote"""
+    """the directory of the run"""
     trust: Trust = False
 
     def run(self) -> int:

@@ -26,36 +26,36 @@ class Train:
 
     Prints the score beside the one in the paper. The run directory holds manifest.json,
     metrics.jsonl, evaluations.jsonl, a picture of the learning curve and the trained agent.
-    SIGTERM and Ctrl-C save everything first; `ottrpo resume` goes on as if nothing had happened.
+    SIGTERM and Ctrl-C save everything before the end; `ottrpo resume` continues the run.
     """
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """a Gymnasium id (the paper's retired ids are translated, and that is said), or an environment
-    of JAX: brax:ant, brax:ant/mjx, gymnax:CartPole-v1, playground:CheetahRun"""
+    """a Gymnasium id (retired ids of the paper are translated, with a note), or an environment
+    in JAX: brax:ant, brax:ant/mjx, gymnax:CartPole-v1, playground:CheetahRun"""
     agent: str = "ottrpo"
-    """who learns; `ottrpo list` names them"""
+    """the agent; `ottrpo list` names them"""
     config: str | None = None
-    """a configuration of that agent by its name, or a file of your own that ends in .toml; by
-    default `default`, of JAX's environments `device`"""
+    """the name of one of the agent's configurations, or a .toml file of your own; by default
+    `default`, or `device` for environments in JAX"""
     seed: int = 0
-    """of everything random in training"""
+    """seed of everything that is random in training"""
     seeds: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """so many runs with the seeds from that on, in one program; for environments of JAX"""
+    """train this many seeds, from --seed on, in one program; for environments in JAX"""
     steps: int | None = None
-    """environment steps; by default what the configuration says"""
+    """environment steps; by default as in the configuration"""
     n_envs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """environments to train in, simulated together where possible; the setting of that name"""
+    """number of environments to train in, simulated together where possible"""
     threads: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """threads of their physics, by default one per core; results do not depend on it"""
+    """threads of the physics, by default one per core; results do not depend on it"""
     set: Annotated[
         tuple[tuple[str, ...], ...],
         tyro.conf.UseAppendAction,
         tyro.conf.arg(metavar="KEY=VALUE", help_behavior_hint=""),
     ] = ()
-    """settings laid over the configuration, e.g. --set radius=0.02 cost=binary"""
+    """settings that replace those of the configuration, e.g. --set radius=0.02 cost=binary"""
     checkpoint_every: int | None = None
-    """steps between checkpoints, from which `ottrpo resume` goes on; 0 for none. By default 50,000,
-    in environments of JAX a twentieth of training"""
+    """steps between checkpoints, from which `ottrpo resume` continues; 0 for none. By default
+    50,000, or a twentieth of training for environments in JAX"""
     out: Path | None = None
     """the run directory; by default a new one under runs/"""
 

@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 class Tune:
     """Search for settings of an agent on an environment, and write them to a file.
 
-    What is written is for `ottrpo train ENV --config FILE`. Trials that lag behind the median are
-    ended early. Every trial is kept: stopped at any instant, the same command goes on.
+    Use that file by `ottrpo train ENV --config FILE`. Trials that lag behind the median are ended
+    early. The search can be stopped at any time, and the same command continues it.
     """
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
     """a Gymnasium id"""
     agent: str = "ottrpo"
-    """whose settings; `ottrpo list` names them"""
+    """the agent; `ottrpo list` names them"""
     config: str = "default"
-    """the configuration to start from, which is the first trial"""
+    """the configuration of the first trial"""
     trials: int = 30
-    """in all, those of earlier commands counted"""
+    """number of trials in all, including those of earlier commands"""
     steps: int | None = None
-    """of a trial; by default a tenth of what the configuration says"""
+    """training steps of a trial; by default a tenth of the configuration's"""
     seeds: int = 1
-    """that every trial is trained with"""
+    """number of seeds that each trial is trained with"""
     seed: int = 0
-    """the first of them, and that of the search"""
+    """the first of these seeds, and the seed of the search"""
     storage: Path | None = None
-    """the file of the search; by default one under runs/"""
+    """the file that keeps the search; by default one under runs/"""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """the settings file; by default ENV-AGENT.toml here"""
+    """the settings file to write; by default ENV-AGENT.toml"""
 
     def run(self) -> int:
         """Search, tell, write."""

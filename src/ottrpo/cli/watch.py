@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """Look at a trained agent: in a window, or as a film, which needs no screen."""
+    """Watch a trained agent in a window, or write a film, which needs no screen."""
 
     path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """what `ottrpo train` wrote, or a file that an agent was saved to"""
+    """the directory of a run, or the file of a saved agent"""
     video: Path | None = None
-    """write a film instead of opening a window: a file that ends in .mp4 or .gif"""
+    """write a film, an .mp4 or .gif file, instead of opening a window"""
     width: int | None = None
-    """of the film in pixels, an even number; by default as the environment draws itself"""
+    """width of the film in pixels, an even number; by default the environment's own"""
     episodes: int = 1
-    """how many"""
+    """number of episodes"""
     steps: int = 1000
-    """of an episode at most"""
+    """longest length of an episode"""
     sampled: bool = False
-    """sample the actions instead of taking the policy's mode"""
+    """play sampled actions instead of the policy's mode"""
     seed: int = 0
-    """of the environment"""
+    """seed of the environment"""
     trust: Trust = False
 
     def run(self) -> None:

@@ -29,9 +29,9 @@ class StudyOptions:
     """What of a study is done, and how; the command line takes these as they are."""
 
     seeds: int | None = None
-    """how many seeds of every cell; by default what the study says"""
+    """number of seeds of each cell; by default as in the study"""
     steps: int | None = None
-    """environment steps of every run; by default what the configurations say"""
+    """environment steps of each run; by default as in the configurations"""
     workers: int | None = None
     """runs at once on this machine; by default one per core"""
     ray: str | None = None
@@ -39,13 +39,13 @@ class StudyOptions:
     retries: int = 2
     """how often a run that crashes, hangs or is killed is tried again"""
     time_limit: float = 900.0
-    """seconds without a sign of life after which a run hangs; it writes some thousand records,
-    whatever its speed"""
+    """seconds without a new record after which a run counts as hanging; a run writes about a
+    thousand records, whatever its speed"""
     max_runs: int = MAX_RUNS
-    """a study of more runs is taken for a mistake"""
+    """refuse a study of more runs than this"""
     out: Path | None = None
-    """where the results are kept, in a folder named after the study; by default results/, but
-    runs/trials/ for a shortened study, which must not replace what is published"""
+    """where the folder with the results is written; by default results/, but runs/trials/ for a
+    shortened study, which must not replace published results"""
 
     @property
     def root(self) -> Path:
