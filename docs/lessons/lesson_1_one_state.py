@@ -2,8 +2,7 @@
 1. One state, one budget
 ========================
 
-A trust-region update with nothing around it: one state, four actions, and what a growing
-budget buys.
+A single trust-region update: one state, four actions, and the effect of a growing budget.
 """
 
 import matplotlib.pyplot as plt
@@ -16,8 +15,8 @@ occupancy_s = np.array([1.0])
 advantage_sa = np.array([[-0.5, 0.0, 0.4, 1.0]])
 
 # %%
-# An update is one call. ``multiplier`` is the price of transport at which the budget is just spent;
-# mass that is indifferent at that price is split, ``split`` of it stays with the cheaper choice.
+# An update is one call. ``multiplier`` is the price of transport at which the budget is exactly
+# spent. Mass that is indifferent at this price is split: the share ``split`` takes the cheaper move.
 
 update = update_policy(policy_sa, occupancy_s, advantage_sa, SquaredEuclidean(), radius=0.3)
 print("new policy ", update.policy_sa[0].round(3))
@@ -26,17 +25,17 @@ print("split      ", round(update.solution.split, 3))
 print("spent      ", update.solution.spent)
 
 # %%
-# Nothing of this needs to be believed. ``audit`` computes the transport between the two policies
-# anew, by a linear program, and the gap between what was gained and the bound that the dual gives.
+# ``audit`` checks the result independently: it computes the transport between the two policies by a
+# linear program, and the gap between the gain and the upper bound of the dual.
 
 checked = audit(update.problem, update.policy_sa, update.solution.multiplier)
 print(f"spent {checked.spent:.6f}, violation {checked.violation}, gap {checked.gap:.1e}")
 
 # %%
-# Now let the budget grow. Distance makes neighbours cheap, so mass first climbs one step; the
-# binary cost knows no neighbours, and sends mass to the best action from the start. In both cases
-# the gain is concave: the first unit of transport buys the most, and λ*, its price, falls until the
-# budget no longer binds.
+# Now increase the budget. With the squared distance neighbours are cheap, so mass first moves one
+# step up; the binary cost has no neighbours, and mass moves to the best action from the start. In
+# both cases the gain is concave: the first unit of transport gains the most, and its price λ* falls
+# until the budget no longer binds.
 
 figure, (gains, prices) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
 costs = (("squared distance", SquaredEuclidean(), 5.5), ("binary", Binary(), 1.0))

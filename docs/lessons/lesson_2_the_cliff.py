@@ -2,8 +2,8 @@
 2. CliffWalking, update by update
 =================================
 
-The agent on tables, watched from outside: what it earns, what it spends, and that it never
-leaves its region.
+The tabular agent on CliffWalking: its returns, its spending, and a check that it never leaves its
+region.
 """
 
 import matplotlib.pyplot as plt
@@ -24,8 +24,8 @@ print(agent.num_updates, "updates in", agent.num_timesteps, "steps")
 print("return of the trained policy:", agent.evaluate(1, deterministic=True).tolist())
 
 # %%
-# No update spent more than its radius. Where the two curves part, the policy is as good as the
-# estimates say it can be, and there is nothing left to buy.
+# No update spent more than its radius. Where the two curves separate, the policy is optimal for the
+# current estimates, so no further transport is worthwhile.
 
 steps = [at for at, _ in log]
 figure, (returns, budget) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")

@@ -2,7 +2,7 @@
 3. The deep agent, through Stable-Baselines3's interface
 ========================================================
 
-CartPole with networks: a callback, an evaluation, a file. An episode returns 500 at most.
+CartPole with a callback, an evaluation and a saved file. The largest return of an episode is 500.
 """
 
 import tempfile
@@ -37,8 +37,8 @@ mean, std = evaluate_policy(agent, agent.get_env(), n_eval_episodes=5, warn=Fals
 print(f"return {mean:.1f} ± {std:.1f} after {agent.num_timesteps:,} steps")
 
 # %%
-# What is spent is the exact discrepancy between the policies before and after the update, over the
-# states that were visited. It stays below the radius: a step that went too far is shortened.
+# ``ot/spent`` is the exact discrepancy between the policies before and after the update, averaged
+# over the visited states. It stays below the radius: a step that went too far is shortened.
 
 steps = [at for at, _ in budget.log]
 figure, axes = plt.subplots(figsize=(5, 3), layout="constrained")
@@ -49,7 +49,7 @@ axes.legend()
 plt.show()
 
 # %%
-# A saved agent is one file without a pickle. The normaliser travels inside: ``predict`` takes raw
+# A saved agent is one file without a pickle. It contains the normaliser, so ``predict`` takes raw
 # observations.
 
 with tempfile.TemporaryDirectory() as folder:

@@ -49,7 +49,7 @@ def test_every_figure_is_drawn(page):
 
 def test_a_link_opens_what_is_folded(page):
     page.get_by_role("link", name="Scores of trained agents").click()
-    assert page.locator("#tab-trained-scores table").first.is_visible()
+    page.locator("#tab-trained-scores table").first.wait_for()  # the browser tells of it later
     assert not page.locator("#errata p").first.is_visible()
 
 

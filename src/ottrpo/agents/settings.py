@@ -29,15 +29,15 @@ NOT_SAVED = ("tensorboard_log", "device")
 
 @dataclass(frozen=True, kw_only=True)
 class DeepSettings:
-    """What all deep agents are told.
+    """The settings that all deep agents share.
 
     Attributes:
-        learning_rate: of Adam; a number or a schedule.
+        learning_rate: learning rate of Adam; a number or a schedule.
         n_steps: steps per environment and update.
         batch_size: rows per gradient step.
         n_epochs: passes over a rollout.
-        gamma: discount: a number, a schedule, or ``auto``, which looks as far ahead as recent
-            episodes lasted, 100 to 1,000 steps.
+        gamma: discount: a number, a schedule, or ``auto``, with which the horizon is the mean
+            length of recent episodes, 100 to 1,000 steps.
         gae_lambda: λ of the generalised advantage estimate, a number or a schedule; by default it
             falls from 0.98 to 0.92 over the first 30 % of training for actions in a box, and is
             0.95 for finite ones.
@@ -48,25 +48,25 @@ class DeepSettings:
         normalize_advantage: standardise the advantages.
         noise_color: exponent of the power spectrum of a Gaussian's noise over time: 0 white, 1
             pink; a number or a schedule. By default it fades from 1 to 0 over a fifth of training
-            (with ``mixed`` over half, or a tenth once an episode has ended for good, if training
-            has ten rollouts or more; else it is white).
+            (with ``mixed`` over half, or a tenth once an episode has ended other than by a time
+            limit, if training has ten rollouts or more; else it is white).
         normalize_obs: running normalisation of observations, saved with the agent.
         normalize_reward: running scaling of rewards.
         clip_obs: normalised observations are clipped to this.
         clip_reward: normalised rewards are clipped to this.
-        n_envs: how many environments of an id to train in, simulated together where possible.
-        threads: of their physics; by default one per core. Results do not depend on it.
+        n_envs: number of environments to train in, simulated together where possible.
+        threads: threads of the physics; by default one per core. Results do not depend on it.
         stats_window_size: episodes over which logged returns are averaged.
         tensorboard_log: directory for TensorBoard.
         policy_kwargs: ``net_arch``, ``activation_fn`` (a name or a torch class), ``ortho_init``,
-            ``log_std_init``, ``features_dim``; ``bins``: labels for each coordinate of a box;
-            ``mixture``: so many Gaussians (of OTTRPO), ``flow``: a map with so many steps;
-            ``squash_output`` and ``use_expln``, with gSDE; ``normalize_images=False`` for images
-            that are no bytes; ``optimizer_class`` Adam or AdamW, the latter with ``weight_decay``
+            ``log_std_init``, ``features_dim``; ``bins``: number of labels for each
+            coordinate of a box; ``mixture``: number of Gaussians (of OTTRPO), ``flow``: number of
+            steps of the map; ``squash_output`` and ``use_expln``, with gSDE;
+            ``normalize_images=False`` for images that are not bytes; ``optimizer_class`` Adam or AdamW, the latter with ``weight_decay``
             in ``optimizer_kwargs``.
-        verbose: 0 nothing, 1 SB3's tables.
-        seed: of everything random.
-        device: ``auto`` and ``cpu`` are the CPU; ``cuda`` the first accelerator.
+        verbose: 0 prints nothing, 1 SB3's tables.
+        seed: seed of everything that is random.
+        device: ``auto`` and ``cpu`` mean the CPU; ``cuda`` the first accelerator.
     """
 
     # those that may be given by position, in SB3's order
@@ -221,55 +221,57 @@ class OTTRPOSettings(DeepSettings):
     Attributes:
         normalize_advantage: standardise the advantages of each rollout, before the dual.
         radius: ε, the transport budget of an update: a number, a schedule (a function of the
-            progress that remains, or ``{"start": x, "end": y}``), or ``"30%"``: that
-            share of the rollout's mean cost of a sampled action, whatever its unit. By default
+            progress that remains, or ``{"start": x, "end": y}``), or a percentage such as
+            ``"30%"``: that share of the rollout's mean cost of a sampled action. By default
             30 % for actions in a box, 10 % for finite ones, mixtures and flows, and 100 % falling
-            to 20 % for labels of several factors; with ``mixed`` or ``adapt_pace``, which really
-            spend it, less.
+            to 20 % for labels of several factors; smaller with ``mixed`` or ``adapt_pace``, which
+            spend nearly all of it.
         multiplier: a price λ on what the region measures, in place of a radius; a number or a
-            schedule. The radius of an update is then what the plan of that price spends.
-        step: η of a proximal step: a multiplier of 1/(2η).
-        region: what the radius limits on average over the states: ``transport``, the discrepancy as
-            in the paper; ``kl``, the divergence KL(π̃ | π) in nats, which knows no cost (``linear``
-            in a box, all models of labels); ``sinkhorn``, transport by plans that are charged for
-            being sharp (labels, and ``candidates`` in a box).
-        cost: of moving an action; squared Euclidean by default for boxes, binary for labels.
-        model: how the advantage is thought to behave around the policy. ``linear`` (default with
-            GAE): to first order, with all actions as candidates. ``sample``: the paper's
-            candidates, the mean and the sampled action. ``antithetic``: a bad action speaks for
-            its mirror image. ``candidates`` (default with a network): sampled targets.
+            schedule. The radius of an update is then the amount that this price spends.
+        step: size η of a proximal step, the same as a multiplier of 1/(2η).
+        region: what the radius limits on average over the states. ``transport``: the discrepancy as
+            in the paper. ``kl``: the divergence KL(π̃ | π) in nats, without a cost (``linear`` in a
+            box, all models of labels). ``sinkhorn``: transport with entropic regularisation
+            (labels, and ``candidates`` in a box).
+        cost: the cost of moving an action; by default squared Euclidean for boxes, binary for
+            labels.
+        model: the model of the advantage around the policy. ``linear`` (default with GAE): first
+            order, with all actions as candidates. ``sample``: the paper's candidates, the mean and
+            the sampled action. ``antithetic``: the same, with a bad action replaced by its mirror
+            image. ``candidates`` (default with a network): sampled targets.
         update: ``regression`` on the transport targets (default for boxes), or the paper's
             regularised ``ascent`` (default for finite actions, where targets of one sample per
             state would pull every policy towards the uniform one; not with ``linear`` in a box),
-            or, for finite actions, ascent on the ``gain`` as it is (default for several factors).
+            or, for finite actions, ascent on the plain ``gain`` (default for several factors).
             ``natural``, with region ``kl``: TRPO's step as a control, along F⁻¹∇ of all rows.
-        advantage: what is known of it. ``gae``: estimates of the actions taken; ``network``: a
-            learned A(s, a), fitted to them; ``mixed``: they, and critics Q(s, a) that learn from
-            the last rollouts, each with half of the radius. By default ``mixed`` where it can be
+        advantage: how the advantage is estimated. ``gae``: for the actions taken; ``network``: by
+            a learned A(s, a), fitted to these; ``mixed``: by GAE and by critics Q(s, a) that learn
+            from past rollouts, each with half of the radius. By default ``mixed`` where it can be
             used (no images, ``linear``; actions in a box with a quadratic cost and one σ for all
-            states, or one choice among labels without masks or an ``update`` of one's own),
-            ``network`` of mixtures and flows, else ``gae``. With ``gamma="auto"`` ``mixed`` looks
-            ten times as far ahead as episodes last, since a time limit is no end. Once an episode
-            has ended for good it looks 200 steps ahead at most, and its trace and the colour of its
-            noise fade within a tenth of training unless told otherwise.
-        buffer_size: steps of all environments that ``mixed`` learns its critics from.
+            states, or one choice among labels without masks or an explicit ``update``),
+            ``network`` for mixtures and flows, else ``gae``. With ``gamma="auto"`` the horizon of
+            ``mixed`` is ten times the length of episodes. Once an episode has ended other than by
+            a time limit it is 200 steps at most, and ``gae_lambda`` and ``noise_color`` reach their
+            final values within a tenth of training unless they are given.
+        buffer_size: number of past steps, of all environments, that the critics of ``mixed`` learn
+            from.
         critic_ratio: gradient steps of the critics per step of the environments.
-        adapt_pace: let the policy's learning rate follow the radius, so that updates spend most of
-            it whatever the task.
-        std_step: share of itself by which σ may change in an update, in a budget of its own; 0: it
-            stays, unless ``learn_std`` moves it. By default 0.01 with ``mixed``, else 0.
-        hold_out: share of each rollout that the policy's fit does not see; what it gains there is
-            logged as ``ot/gain_held_out``. By default 0.1 with ``mixed``, which steers by it.
+        adapt_pace: adapt the policy's learning rate so that updates spend most of the radius,
+            whatever the task.
+        std_step: share by which σ may change in an update, in a budget of its own; with 0 it stays,
+            unless ``learn_std`` is set. By default 0.01 with ``mixed``, else 0.
+        hold_out: share of each rollout that is excluded from the policy's fit; the gain there is
+            logged as ``ot/gain_held_out``. By default 0.1 with ``mixed``, which needs it.
         n_candidates: sampled target actions per state for ``candidates``.
-        n_sources: sampled source actions per state for ``candidates``; 0: the Gaussian's mean,
-            four of a mixture or a flow.
-        trust_region: ``exact``: step back until the realised discrepancy between old and new
-            policy on the visited states is at most the radius, and shrink a radius that is too
-            large to bind, or for a slope to be believed (400 %); ``paper``: neither.
-        learn_std: let the standard deviation move too (``linear``, or ``n_sources`` above 0).
+        n_sources: sampled source actions per state for ``candidates``; 0: the mean of a Gaussian,
+            four samples of a mixture or a flow.
+        trust_region: ``exact``: shorten a step until the realised discrepancy between old and new
+            policy on the visited states is at most the radius, and reduce a radius that is too
+            large to bind, or above 400 %; ``paper``: neither.
+        learn_std: learn the standard deviation too (``linear``, or ``n_sources`` above 0).
         log_std_final: anneal the logarithm of the standard deviation to this value.
-        clip_range_vf: how far a value may go in an update from what it was, in the unit of
-            normalised rewards, as in SB3's PPO; ``None``: anywhere. Not with ``mixed``.
+        clip_range_vf: largest change of a value in an update, in the unit of normalised rewards,
+            as in SB3's PPO; ``None``: no limit. Not with ``mixed``.
     """
 
     rich: ClassVar[bool] = True
