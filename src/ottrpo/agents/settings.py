@@ -62,8 +62,8 @@ class DeepSettings:
             ``log_std_init``, ``features_dim``; ``bins``: number of labels for each
             coordinate of a box; ``mixture``: number of Gaussians (of OTTRPO), ``flow``: number of
             steps of the map; ``squash_output`` and ``use_expln``, with gSDE;
-            ``normalize_images=False`` for images that are not bytes; ``optimizer_class`` Adam or AdamW, the latter with ``weight_decay``
-            in ``optimizer_kwargs``.
+            ``normalize_images=False`` for images that are not bytes; ``optimizer_class`` Adam or
+            AdamW, the latter with ``weight_decay`` in ``optimizer_kwargs``.
         verbose: 0 prints nothing, 1 SB3's tables.
         seed: seed of everything that is random.
         device: ``auto`` and ``cpu`` mean the CPU; ``cuda`` the first accelerator.
