@@ -16,7 +16,8 @@ advantage_sa = np.array([[-0.5, 0.0, 0.4, 1.0]])
 
 # %%
 # An update is one call. ``multiplier`` is the price of transport at which the budget is exactly
-# spent. Mass that is indifferent at this price is split: ``split`` is the share of the cheaper move.
+# spent. Mass that is indifferent at this price is split; ``split`` is the share of the cheaper
+# move.
 
 update = update_policy(policy_sa, occupancy_s, advantage_sa, SquaredEuclidean(), radius=0.3)
 print("new policy ", update.policy_sa[0].round(3))

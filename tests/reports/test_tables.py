@@ -48,6 +48,15 @@ def test_a_narrow_one_does_without_columns_and_never_cuts_a_number(folder, width
     assert ("no room for" in words) == (width <= 100)
 
 
+def test_names_are_folded_only_where_there_is_no_room_for_them(tmp_path):
+    names = ("gymnax:MountainCarContinuous-v0", "gymnax:Pendulum-v1")
+    cells = {f"{name}{i}": cell(name, label=f"l{i}") for i in (1, 2) for name in names}
+    write_study(tmp_path / "control", cells, score=3000.0)
+    text = shown(tmp_path / "control", 120)
+    assert "no room for" in text
+    assert "gymnax:Pendulum-v1 " in text
+
+
 def test_eighty_columns_have_room_for_the_steps(tmp_path):
     """Scores of short and of long training must not stand side by side without them."""
     cells = {"a": cell(label="tuned"), "b": cell("MountainCarContinuous-v0", trained_steps=150_000)}

@@ -325,6 +325,10 @@ def for_terminal(table: Table, title: str, console: "Console", spared: Sequence[
     does not do for a narrow one, each line becomes a few.
     """
     boundless = console.options.update(max_width=10_000)  # else it measures what it would squeeze
+
+    def fits(drawn: Any) -> bool:
+        return console.measure(drawn, options=boundless).maximum <= console.width
+
     same = {
         name: table.rows[0][i].text
         for i, name in enumerate(table.columns)
@@ -332,12 +336,16 @@ def for_terminal(table: Table, title: str, console: "Console", spared: Sequence[
     }
     gone = list(dict.fromkeys([*same, *spared]))
     for left_out in range(-1, len(gone) + 1):
-        drawn = _drawn(table.without(gone[: max(left_out, 0)]), title, narrow=left_out >= 0)
-        if console.measure(drawn, options=boundless).maximum <= console.width:
+        kept = table.without(gone[: max(left_out, 0)])
+        drawn = _drawn(kept, title, NARROW if left_out >= 0 else None)
+        if fits(drawn):
             break
     else:
         if console.width < FOLDED:
             return _turned(table, title)
+    if left_out >= 0 and fits(drawn):  # names have what room is left
+        wider = (_drawn(kept, title, width) for width in range(3 * NARROW, NARROW, -2))
+        drawn = next(filter(fits, wider), drawn)
     once = [f"{name} {same[name]}" for name in gone[: max(left_out, 0)] if name in same]
     told = [f"in every line: {', '.join(once)}"] if once else []
     if left_out > len(same):
@@ -363,18 +371,18 @@ def _turned(table: Table, title: str) -> Any:
     return drawn
 
 
-def _drawn(table: Table, title: str, *, narrow: bool) -> Any:
+def _drawn(table: Table, title: str, width: int | None) -> Any:
+    """The table, with names folded to that width, if any."""
     from rich import box
     from rich import table as rich_table
     from rich.text import Text
 
     drawn = rich_table.Table(title=Text(title) if title else None, box=box.SIMPLE_HEAD)
-    drawn.pad_edge, drawn.collapse_padding = False, narrow
+    drawn.pad_edge, drawn.collapse_padding = False, width is not None
     for name, right in zip(table.columns, table.numeric, strict=True):
         if right or name == "actions":  # broken between words if there is no other way
             drawn.add_column(name, justify="right" if right else "left", overflow="fold")
         else:
-            width = NARROW if narrow else None
             drawn.add_column(name, overflow="fold", min_width=NARROW // 2, max_width=width)
     for row in table.rows:
         drawn.add_row(*(Text(entry.text) for entry in row))  # a name in brackets is no markup
