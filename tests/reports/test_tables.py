@@ -52,9 +52,7 @@ def test_names_are_folded_only_where_there_is_no_room_for_them(tmp_path):
     names = ("gymnax:MountainCarContinuous-v0", "gymnax:Pendulum-v1")
     cells = {f"{name}{i}": cell(name, label=f"l{i}") for i in (1, 2) for name in names}
     write_study(tmp_path / "control", cells, score=3000.0)
-    text = shown(tmp_path / "control", 120)
-    assert "no room for" in text
-    assert "gymnax:Pendulum-v1 " in text
+    assert "gymnax:Pendulum-v1 " in shown(tmp_path / "control", 120)
 
 
 def test_eighty_columns_have_room_for_the_steps(tmp_path):
