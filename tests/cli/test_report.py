@@ -88,7 +88,7 @@ def test_what_follows_from_all_studies_is_told_last(capsys):
     *_, first, second, third = capsys.readouterr().out.splitlines()
     assert first.startswith("Against tuned PPO, on the ")
     assert second.startswith("Against tuned TRPO, on the ")
-    assert "with the paper's own settings it stays below" in third
+    assert "the paper's own settings stay below the printed score" in third
 
 
 def test_results_of_one_s_own_do_not_hide_the_published_ones(results, monkeypatch, capsys):

@@ -33,7 +33,7 @@ def told(tmp_path, ours, theirs, paper=0.0):
 def test_who_wins_is_said(tmp_path):
     found = told(tmp_path, [5000.0, 100.0], [1000.0, 900.0])
     assert (
-        "lies above it on 1 (Hopper-v5) and below it on 1 (Swimmer-v5), and 0 are"
+        "is higher on 1 (Hopper-v5), lower on 1 (Swimmer-v5), and undecided on 0;"
         in (found.sentences[0])
     )
     assert found.sentences[0].endswith(
@@ -45,7 +45,7 @@ def test_who_wins_is_said(tmp_path):
 
 def test_what_is_undecided_is_said(tmp_path):
     found = told(tmp_path, 1000.0, 1000.0)
-    assert "above it on none and below it on none, and 2 are undecided" in found.sentences[0]
+    assert "higher on none, lower on none, and undecided on 2;" in found.sentences[0]
 
 
 def test_a_task_with_one_run_takes_nobody_s_interval(tmp_path):
@@ -67,8 +67,7 @@ def test_a_task_with_one_run_takes_nobody_s_interval(tmp_path):
 def test_the_paper_s_own_settings_are_judged(tmp_path):
     found = told(tmp_path, [2939.0, 359.0], 1000.0, paper=[10.0, 359.0])
     assert found.sentences[-1].endswith(
-        "with the paper's own settings it stays below its printed score on 1 of 2 control tasks "
-        "(Hopper-v5)."
+        "the paper's own settings stay below the printed score on 1 of 2 control tasks (Hopper-v5)."
     )
 
 
@@ -78,7 +77,7 @@ def test_every_score_of_the_paper_is_accounted_for(tmp_path):
     assert (
         answers(cells, read_exhibition())
         .sentences[-1]
-        .endswith("reproduce 1, lie above 0 and below 0, and 1 cannot be compared yet.")
+        .endswith("reproduce 1, exceed 0 and stay below 0, and 1 cannot be compared yet.")
     )
 
 

@@ -80,14 +80,14 @@ def _against(cells: Sequence[CellResult], rival: tuple[str, str]) -> Comparison 
 
 def _told(found: Comparison) -> str:
     rival = NAMES[found.duels[0].b.cell.agent]
-    sides: dict[str, list[str]] = {"above": [], "below": []}
+    sides: dict[str, list[str]] = {"higher": [], "lower": []}
     for duel in found.duels:
         interval = duel.difference.interval
         if interval is not None and not interval.low <= 0 <= interval.high:
-            sides["above" if interval.low > 0 else "below"].append(duel.environment)
+            sides["higher" if interval.low > 0 else "lower"].append(duel.environment)
     open_ = len(found.duels) - sum(map(len, sides.values()))
     parts = [
-        f"{side} it on {len(names)} ({', '.join(names)})" if names else f"{side} it on none"
+        f"{side} on {len(names)} ({', '.join(names)})" if names else f"{side} on none"
         for side, names in sides.items()
     ]
     chance = found.chance
@@ -98,8 +98,8 @@ def _told(found: Comparison) -> str:
         verdict = ", which decides nothing" if low <= 0.5 <= high else verdict
     return (
         f"Against tuned {rival}, on the {len(found.duels)} tasks where both have several seeds, "
-        f"the mean return of OT-TRPO with its defaults lies {' and '.join(parts)}, and {open_} are "
-        f"undecided; run against run it wins with probability {chance}{verdict}."
+        f"the mean return of OT-TRPO with its defaults is {', '.join(parts)}, and undecided on "
+        f"{open_}; a run of OT-TRPO beats one of {rival} with probability {chance}{verdict}."
     )
 
 
@@ -113,16 +113,16 @@ def _paper_sentence(lines: Iterable[Line]) -> str:
     same, above, below = (words.count(word) for word in (REPRODUCED, BETTER, BELOW))
     rest = len(words) - same - above - below
     told = (
-        f"Of the {len(default)} scores that the paper prints for OT-TRPO, ours with the defaults "
-        f"reproduce {same}, lie above {above} and below {below}"
+        f"Of the {len(default)} scores that the paper prints for OT-TRPO, the defaults reproduce "
+        f"{same}, exceed {above} and stay below {below}"
         f"{f', and {rest} cannot be compared yet' if rest else ''}"
     )
     failed = [line.cell.environment for line in literal if line.verdict.word == BELOW]
     if literal:
         where = f" ({', '.join(failed)})" if failed else ""
         told += (
-            f"; with the paper's own settings it stays below its printed score on {len(failed)} "
-            f"of {len(literal)} control tasks{where}"
+            f"; the paper's own settings stay below the printed score on {len(failed)} of "
+            f"{len(literal)} control tasks{where}"
         )
     return f"{told}."
 
