@@ -120,15 +120,13 @@ def test_labels_in_nats_at_a_price_are_the_core_s():
 
 def test_compiled_and_mapped_a_price_makes_the_same_plans():
     rng = np.random.default_rng(1)
-    weight, gain, cost = (
-        rng.random((50, 3)),
-        rng.standard_normal((50, 3, 4)),
-        rng.random((50, 3, 4)),
-    )
-    multiplier, entropy = 10.0 ** rng.uniform(-1, 1, 50), 10.0 ** rng.uniform(-1, 0, 50)
+    many, shape = 1_000, (1_000, 3, 4)
+    weight, gain, cost = rng.random(shape[:2]), rng.standard_normal(shape), rng.random(shape)
+    multiplier, entropy = 10.0 ** rng.uniform(-1, 1, many), 10.0 ** rng.uniform(-1, 0, many)
     problems = weight, gain, cost, multiplier, entropy
     with jax.enable_x64(True):
         found = jax.jit(jax.vmap(sinkhorn_at))(*map(jax.numpy.asarray, problems))
+    found = found._replace(**{name: np.asarray(getattr(found, name)) for name in found._fields})
     for i, (w, g, c, price, tau) in enumerate(zip(*problems, strict=True)):
         expected = solve_at(SinkhornProblem(w, g, c, 1.0, tau), price)
         np.testing.assert_allclose(found.plan_rk[i], expected.plan_rk, rtol=1e-12)
