@@ -263,7 +263,7 @@ def test_no_update_leaves_the_sinkhorn_region(name):
     table = cost.matrix(agent.actions.choices)
 
     def transported(old, new):
-        rows, factors, choices = old[0].shape
+        _, factors, choices = old[0].shape
         old_sa, new_sa = (each[0].reshape(-1, choices) for each in (old, new))
         return factors * mean_discrepancy(old_sa, new_sa, table)
 

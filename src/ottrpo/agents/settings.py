@@ -224,8 +224,8 @@ class OTTRPOSettings(DeepSettings):
             progress that remains, or ``{"start": x, "end": y}``), or ``"30%"``: that
             share of the rollout's mean cost of a sampled action, whatever its unit. By default
             30 % for actions in a box, 10 % for finite ones, mixtures and flows, and 100 % falling
-            to 20 % for labels of several factors; with ``mixed`` or ``adapt_pace``, which really
-            spend it, less.
+            to 20 % for labels of several factors; with ``mixed``, ``adapt_pace`` or ``natural``,
+            which really spend it, less.
         multiplier: a price λ on what the region measures, in place of a radius; a number or a
             schedule. The radius of an update is then what the plan of that price spends.
         step: η of a proximal step: a multiplier of 1/(2η).
