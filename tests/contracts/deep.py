@@ -28,6 +28,10 @@ DEEP = {
     "ottrpo-natural": (OTTRPO, OURS | {"region": "kl", "update": "natural"}),
     "ottrpo-sinkhorn": (OTTRPO, OURS | {"region": "sinkhorn", "advantage": "network"}),
     "ottrpo-priced": (OTTRPO, OURS | {"multiplier": 10.0}),
+    "ottrpo-spo": (
+        OTTRPO,
+        OURS | {"region": "sinkhorn", "advantage": "network", "entropy": 0.02, "multiplier": 1.0},
+    ),
     "ottrpo-bins": (OTTRPO, OURS | {"policy_kwargs": NETS | {"bins": 5}}),
     "ottrpo-mixture": (OTTRPO, OURS | {"policy_kwargs": NETS | {"mixture": 2}}),
     "ottrpo-flow": (OTTRPO, OURS | {"policy_kwargs": NETS | {"flow": 2}}),
@@ -47,7 +51,7 @@ KEEP_NO_IMAGES = ("wpo-gradient", "wppg")
 # the networks see what they see in every variant; one of them tries all spaces
 VARIANTS = (
     *("ottrpo-gae", "ottrpo-network", "ottrpo-sample", "ottrpo-natural", "ottrpo-priced"),
-    *("ottrpo-sinkhorn", "ottrpo-bins"),
+    *("ottrpo-sinkhorn", "ottrpo-spo", "ottrpo-bins"),
     *RICH,
 )
 every_agent = pytest.mark.parametrize("name", DEEP)

@@ -95,6 +95,11 @@ CASES = {
     "natural": (OTTRPO, gym_env("Hopper-v5"), {"region": "kl", "update": "natural"}),
     "kl": (OTTRPO, gym_env("Hopper-v5"), {"region": "kl", "learn_std": True}),
     "sinkhorn": (OTTRPO, gym_env("Hopper-v5"), {"region": "sinkhorn", "advantage": "network"}),
+    "spo": (
+        OTTRPO,
+        gym_env("CartPole-v1"),
+        {"region": "sinkhorn", "entropy": 0.02, "multiplier": 1.0},
+    ),
     "step": (OTTRPO, gym_env("CartPole-v1"), {"step": 0.1}),
     "clipped": (ClippedPPO, gym_env("Hopper-v5"), {}),
     "priced": (OTTRPO, gym_env("Hopper-v5"), {"multiplier": {"start": 10.0, "end": 20.0}}),

@@ -233,6 +233,8 @@ class OTTRPOSettings(DeepSettings):
             in the paper; ``kl``, the divergence KL(π̃ | π) in nats, which knows no cost (``linear``
             in a box, all models of labels); ``sinkhorn``, transport by plans that are charged for
             being sharp (labels, and ``candidates`` in a box).
+        entropy: τ, the weight of that charge, at a ``multiplier`` or ``step``; with a radius it
+            takes a tenth of it at most.
         cost: of moving an action; squared Euclidean by default for boxes, binary for labels.
         model: how the advantage is thought to behave around the policy. ``linear`` (default with
             GAE): to first order, with all actions as candidates. ``sample``: the paper's
@@ -293,6 +295,7 @@ class OTTRPOSettings(DeepSettings):
     multiplier: Any = None
     step: float | None = None
     region: Literal["transport", "kl", "sinkhorn"] = "transport"
+    entropy: float | None = None
     cost: Any = None
     model: str | None = None
     update: Literal["regression", "ascent", "gain", "natural"] | None = None
@@ -339,9 +342,14 @@ class OTTRPOSettings(DeepSettings):
         given = [name for name in modes if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"give one of {', '.join(modes)}; got {' and '.join(given)}")
+        smooth = self.region == "sinkhorn" and self.price is not None
+        if smooth and self.entropy is None:
+            raise ValueError(f"region 'sinkhorn' with a {given[0]} needs an entropy")
+        if self.entropy is not None and not smooth:
+            raise ValueError("entropy is of region 'sinkhorn' with a multiplier or a step")
         if self.price is None:
             return
-        spends = {"advantage": "mixed", "update": "natural", "region": "sinkhorn"}
+        spends = {"advantage": "mixed", "update": "natural"}
         needs = [f"{name} {what!r}" for name, what in spends.items() if getattr(self, name) == what]
         needs += ["adapt_pace"] * self.adapt_pace
         if needs:

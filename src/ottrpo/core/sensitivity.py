@@ -5,8 +5,8 @@ observation's own deviations,
 
     s' − s ≈ b + F s + B a,    M = (1 − floor) BᵀB / mean(diag BᵀB) + floor · 1
 
-so that (a − a')ᵀM(a − a') is how far apart the expected next observations are, squared; its diagonal
-is 1 on average, as that of the squared distance. What moves the body much is dear to change.
+so that (a − a')ᵀM(a − a') is how far apart the expected next observations are, squared; the
+diagonal is 1 on average, as that of the squared distance. What moves the body much is dear to change.
 """
 
 import numpy as np
@@ -29,8 +29,8 @@ def sensitivity_cost(
 
     Args:
         seen_nf: observations.
-        action_nd: the actions taken there, not a function of the observation alone; in units of half
-            the box from its centre, as agents measure them.
+        action_nd: the actions taken there, not a function of the observation alone; in units of
+            half the box from its centre, as agents measure them.
         after_nf: what was seen next, before any reset.
         floor: share of the squared distance, so that what seems to move nothing is not free.
 
