@@ -114,7 +114,7 @@ def test_the_pages_results_are_those_of_the_results_folder():
         assert page == with_results(page, ROOT / "results"), f"{name} is old: run `make results`"
 
 
-@pytest.mark.parametrize("name", ["kl_against_ot", "costs"])
+@pytest.mark.parametrize("name", ["kl_against_ot", "costs", "rivals", "richer_policies"])
 def test_what_is_said_with_an_interval_stands_in_a_table(name):
     page = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
     tables = "".join(re.findall(r"<!-- \w+: .*?<!-- end -->", page, re.S))

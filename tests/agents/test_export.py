@@ -31,11 +31,13 @@ CASES = {
     ),
     "squashed": ("MlpPolicy", VECTOR, spaces.Box(-2, 5, (2,))),
     "mixture": ("MlpPolicy", VECTOR, spaces.Box(-2, 5, (2,))),
+    "bins": ("MlpPolicy", VECTOR, spaces.Box(-2, 5, (1, 2), np.float64)),
     "floats": ("CnnPolicy", spaces.Box(-1, 1, (1, 36, 36)), spaces.Discrete(3)),
 }
 SETTINGS = {
     "squashed": {"use_sde": True, "policy_kwargs": {"squash_output": True}},
     "mixture": {"policy_kwargs": {"mixture": 3}},
+    "bins": {"policy_kwargs": {"bins": 9}},
     "floats": {"policy_kwargs": {"normalize_images": False}},
 }
 

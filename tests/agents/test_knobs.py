@@ -6,7 +6,7 @@ import pytest
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo import OTTRPO
-from ottrpo.core import Mahalanobis, Nearby, SquaredEuclidean
+from ottrpo.core import Mahalanobis, Nearby, SquaredEuclidean, sensitivity_cost
 from ottrpo.experiments.study import STUDIES_FOLDER, load_study
 
 FRAGILE = "ottrpo/Fragile-v0"
@@ -39,6 +39,22 @@ def test_a_dear_joint_is_moved_less_by_as_much_as_it_is_dearer():
     moved, slope = plan.rows["target_mean"] - mean, (action - mean) / std**2
     by_joint = (moved / slope)[np.abs(slope).min(1) > 1e-3]
     np.testing.assert_allclose(25.0 * by_joint[:, 0], by_joint[:, 1], rtol=1e-6, atol=1e-12)
+
+
+def test_a_cost_that_transitions_taught_is_kept_and_certified(tmp_path):
+    """The first joint pushes five times as hard: it is dear, and moves less."""
+    rng = np.random.default_rng(0)
+    seen, action = rng.standard_normal((400, 2)), rng.uniform(-1, 1, (400, 2))
+    cost = sensitivity_cost(seen, action, seen + action * [5.0, 1.0])
+    agent = OTTRPO("MlpPolicy", FRAGILE, advantage="gae", cost=cost, **SMALL)
+    plan, batch = planned(agent)
+    mean, _, _ = batch.recorded("mean", "std", "action")
+    moved = np.abs(plan.rows["target_mean"] - mean).mean(0)
+    assert moved[0] < 0.5 * moved[1]
+    report = agent.learn(512).last_update
+    assert 0 < report["ot/spent"] <= report["ot/radius"]
+    agent.save(tmp_path / "agent")
+    np.testing.assert_array_equal(OTTRPO.load(tmp_path / "agent").cost.metric, cost.metric)
 
 
 def test_near_a_place_where_actions_are_dear_fewer_of_them_move():

@@ -26,7 +26,13 @@ DEEP = {
     "ottrpo-network": (OTTRPO, OURS | {"advantage": "network", "n_candidates": 3}),
     "ottrpo-sample": (OTTRPO, OURS | {"model": "sample"}),
     "ottrpo-natural": (OTTRPO, OURS | {"region": "kl", "update": "natural"}),
+    "ottrpo-sinkhorn": (OTTRPO, OURS | {"region": "sinkhorn", "advantage": "network"}),
     "ottrpo-priced": (OTTRPO, OURS | {"multiplier": 10.0}),
+    "ottrpo-spo": (
+        OTTRPO,
+        OURS | {"region": "sinkhorn", "advantage": "network", "entropy": 0.02, "multiplier": 1.0},
+    ),
+    "ottrpo-bins": (OTTRPO, OURS | {"policy_kwargs": NETS | {"bins": 5}}),
     "ottrpo-mixture": (OTTRPO, OURS | {"policy_kwargs": NETS | {"mixture": 2}}),
     "ottrpo-flow": (OTTRPO, OURS | {"policy_kwargs": NETS | {"flow": 2}}),
     "bgpg": (BGPG, GUIDED),
@@ -40,11 +46,12 @@ DEEP = {
 }
 IMPORTED = ("trpo", "ppo", "a2c")
 RICH = ("ottrpo-mixture", "ottrpo-flow")
-BOXES_ONLY = ("bgpg", "wnpg", "wpo-gradient", "wppg", *RICH)
+BOXES_ONLY = ("bgpg", "wnpg", "wpo-gradient", "wppg", "ottrpo-bins", *RICH)
 KEEP_NO_IMAGES = ("wpo-gradient", "wppg")
 # the networks see what they see in every variant; one of them tries all spaces
 VARIANTS = (
     *("ottrpo-gae", "ottrpo-network", "ottrpo-sample", "ottrpo-natural", "ottrpo-priced"),
+    *("ottrpo-sinkhorn", "ottrpo-spo", "ottrpo-bins"),
     *RICH,
 )
 every_agent = pytest.mark.parametrize("name", DEEP)

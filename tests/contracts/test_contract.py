@@ -99,6 +99,24 @@ AGENTS = [
         )
         for kind in ("mixture", "flow")
     ),
+    # the regions that are not the paper's, TRPO's step, and a price in the place of a radius
+    *(
+        Case(
+            f"ottrpo-{name}",
+            deep(**settings),
+            {REACH: steps},
+            192,
+            FAST | {"gamma": 0.0},
+            vectors=True,
+            refuses=({size: 0.0}, {size: -1.0}, {"gamma": 2.0}),
+        )
+        for name, settings, steps, size in (
+            ("kl", {"region": "kl"}, 6000, "radius"),
+            ("sinkhorn", {"region": "sinkhorn", "advantage": "network"}, 6000, "radius"),
+            ("natural", {"region": "kl", "update": "natural"}, 9000, "radius"),
+            ("step", {"step": 0.1}, 6000, "step"),
+        )
+    ),
     Case(
         "bgpg",
         deep(BGPG),
@@ -189,6 +207,14 @@ AGENTS = [
             BANDIT,
         )
         for region in ("sinkhorn", "kl")
+    ),
+    Case(
+        "tabular-spo",
+        partial(TabularOTTRPO, region="sinkhorn", entropy=0.02, multiplier=0.5),
+        {MATCH: 40_000},
+        10_000,
+        {key: value for key, value in BANDIT.items() if key != "radius"},
+        refuses=({"multiplier": 0.0}, {"entropy": -1.0}, {"gamma": 2.0}),
     ),
     # one map with ties broken by index leaves a label unlearnt here; moving all of them does not
     Case("wpo", WPO, {MATCH: 40_000}, 10_000, BANDIT | {"tie": "move"}, keeps_region=False),

@@ -22,7 +22,7 @@ from ottrpo.core import (
 from ottrpo.core.simplex import optimal_plan
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=1_000, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8))
 def test_linear_program_agrees_with_pot(seed, n):
     rng = np.random.default_rng(seed)
@@ -34,7 +34,7 @@ def test_linear_program_agrees_with_pot(seed, n):
     assert discrepancy(mu, nu, binary) == pytest.approx(total_variation(mu, nu), abs=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=1_000, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 7), st.integers(2, 7))
 def test_plans_are_optimal_where_many_are_equally_good(seed, n, m):
     # whole numbers: ties and degenerate plans everywhere, among which a simplex might go in circles

@@ -20,6 +20,7 @@ from ottrpo.core import (
     push_plan,
     solve_at,
     solve_dual,
+    solve_rows,
     solve_sinkhorn,
 )
 
@@ -172,6 +173,32 @@ def test_it_tends_to_the_exact_dual_linearly_in_the_entropy():
     assert len(slopes) > 250
     assert 0.99 < np.median(slopes) < 1.01
     assert min(slopes) > 0.9
+
+
+def test_the_rate_is_that_of_a_thousand_problems_at_once():
+    rng = np.random.default_rng(8)
+    gain, cost = rng.standard_normal((CASES, 5, 4)), rng.random((CASES, 5, 4))
+    cost[..., 0] = 0.0
+    weight = rng.dirichlet(np.ones(5), CASES)
+    everything = np.take_along_axis(cost, gain.argmax(2)[..., None], 2)[..., 0]
+    radius = np.maximum(0.6 * (weight * everything).sum(1), 0.05)
+    entropies = np.array([1e-2, 1e-3, 1e-4])
+    charge = entropies[:, None] * np.log(4)
+    with jax.enable_x64(True):
+        rows = tuple(map(jnp.asarray, (weight, gain, cost)))
+        exactly = jax.jit(jax.vmap(solve_rows))
+        smoothly = jax.jit(jax.vmap(solve_sinkhorn, in_axes=(0, 0, 0, 0, None)))
+        exact = exactly(*rows, jnp.asarray(radius))
+        inside = np.array([exactly(*rows, radius - each).multiplier for each in charge])
+        smooth = np.array([smoothly(*rows, jnp.asarray(radius), each).value for each in entropies])
+    errors = np.asarray(exact.value) - smooth
+    assert (errors >= -1e-13).all()
+    assert (errors <= inside * charge + 1e-13).all()
+    binding = np.asarray(exact.binding)
+    assert binding.sum() > 1_000
+    slopes = np.log10(errors[1, binding] / errors[2, binding])
+    assert 0.98 < np.median(slopes) < 1.02
+    assert slopes.min() > 0.8
 
 
 def test_its_plans_are_those_of_pots_sinkhorn_and_transport_within_the_radius():

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from ottrpo import OTTRPO
 from ottrpo.cli import main
-from ottrpo.core import Ordinal, Scaled, StateCost, TableCost
+from ottrpo.core import Ordinal, Scaled, StateCost, TableCost, finite_problem
 from ottrpo.device import make_train
 from ottrpo.engine.models import Options, model_for
 from ottrpo.engine.models.base import Given
@@ -18,6 +18,7 @@ from ottrpo.engine.models.binned import BinnedLinear
 from ottrpo.engine.models.finite import FiniteLinear, FiniteSample
 from ottrpo.engine.models.labels import ordered_cost
 from ottrpo.engine.spaces import BinnedActions, actions_of
+from tests.core.references import primal_by_linear_program
 from tests.device.pendulum import Pendulum
 from tests.engine import certified
 
@@ -60,6 +61,26 @@ def test_two_columns_solve_the_problem_of_all_bins(name, cost):
         assert gained[0] == pytest.approx(gained[1], rel=1e-10)
         np.testing.assert_allclose(found.rows["target"].sum(-1), 1.0, rtol=1e-12)
         assert found.rows["target"].min() >= -1e-15
+
+
+def test_two_columns_are_worth_what_highs_finds_for_all_bins():
+    """A thousand linear programs over all moves of all bins, which know of no two columns."""
+    bins, rng = 5, np.random.default_rng(3)
+    actions = actions_of(BOX, bins)
+    for seed in range(1_000):
+        batch, cost = Tried(2, bins, seed), Ordinal(rng.uniform(1.0, 3.0))
+        model = BinnedLinear(Options(cost=cost, actions=actions))
+        radius = 10.0 ** rng.uniform(-2, 0.5)
+        solution = model.plan(Given(batch, batch.advantage_r, radius)).solution
+        if not solution.binding:
+            continue
+        policy_rfk, _ = model.probabilities(batch)
+        gain_sa = model.gain(Given(batch, batch.advantage_r, radius), policy_rfk).reshape(-1, bins)
+        policy_sa, occupancy_s = policy_rfk.reshape(-1, bins), np.full(4, 0.5)
+        arguments = policy_sa, occupancy_s, gain_sa, cost, float(solution.spent)
+        worth = primal_by_linear_program(finite_problem(*arguments).dual)
+        stays = occupancy_s @ (policy_sa * gain_sa).sum(1)
+        assert stays + solution.value == pytest.approx(worth, rel=1e-7)
 
 
 def test_the_plan_is_the_same_inside_a_compiled_program():

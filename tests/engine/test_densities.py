@@ -83,7 +83,8 @@ def test_inverse_and_determinant_of_a_flow_are_those_of_autodiff(size, count):
 
 @pytest.mark.parametrize("density", [Flow(3, 2, 0.5), Mixture(3, 2, 0.5)])
 def test_likelihoods_change_with_the_head_as_differences_say(density):
-    head, action = heads(density, 200, 4), np.random.default_rng(5).normal(size=(200, 3))
+    action = np.random.default_rng(5).normal(size=(CASES, 3))
+    head = heads(density, CASES, 4)
     with jax.enable_x64(True):
         slope = jax.vmap(jax.grad(density.log_density))(*map(jnp.asarray, (head, action)))
     step = 1e-5 * np.eye(head.shape[1])

@@ -8,11 +8,19 @@ import pytest
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo import OTTRPO
 from ottrpo.cli import main
-from ottrpo.core import SinkhornProblem, kl_problem, solve_at
-from ottrpo.core.entropic import sinkhorn_at
+from ottrpo.core import (
+    Ordinal,
+    SinkhornProblem,
+    TableCost,
+    finite_problem,
+    kl_problem,
+    push_plan,
+    solve_at,
+)
+from ottrpo.core.entropic import least_spent, sinkhorn_at
 from ottrpo.engine.algorithms.ottrpo import TrustRegion
 from ottrpo.engine.models.base import Price
-from ottrpo.engine.models.divergence import labels_kl_plan
+from ottrpo.engine.models.divergence import labels_kl_plan, labels_sinkhorn_plan
 from tests.engine import certified
 
 SMALL = {"n_steps": 128, "batch_size": 64, "n_epochs": 2, "seed": 0}
@@ -118,17 +126,60 @@ def test_labels_in_nats_at_a_price_are_the_core_s():
         assert float(plan.radius) == pytest.approx(max(expected.spent, 1e-6), rel=1e-12)
 
 
+SMOOTH = {  # with the logarithm of how many candidates there are
+    "labels": (MATCH, {"advantage": "gae", "update": "regression"}, np.log(3)),
+    "bins": (PENDULUM, {"policy_kwargs": {"bins": 7}, "update": "regression"}, np.log(7)),
+    "points": (PENDULUM, {"advantage": "network"}, np.log(9)),
+    "sources": (PENDULUM, {"advantage": "network", "n_sources": 2, "n_candidates": 3}, np.log(4)),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_sinkhorn_s_multiplier_of_a_budget_is_the_price_that_makes_its_plan(name):
+    env, settings, most = SMOOTH[name]
+    settings = settings | {"region": "sinkhorn"}
+    within, there = updated(env, settings | {"radius": 0.02})
+    price = {"multiplier": float(within["ot/multiplier"]), "entropy": 0.1 * 0.02 / most}
+    priced, same = updated(env, settings | price)
+    assert priced["ot/radius"] == pytest.approx(0.02, rel=1e-9)
+    np.testing.assert_allclose(same, there, rtol=1e-7, atol=1e-9)
+    agent = OTTRPO("MlpPolicy", env, **SMALL, **settings, step=0.5, entropy=0.01)
+    reports = certified.learn(agent, 3)
+    assert [r["ot/multiplier"] for r in reports] == [1.0] * 3
+
+
+def test_labels_of_sinkhorn_at_a_price_are_the_core_s():
+    rng, cost, moved_at_all = np.random.default_rng(2), Ordinal(1.0).matrix(4), 0
+    for _ in range(1_400):
+        policy_sa, gain_sa = rng.dirichlet(np.ones(4), 3), rng.standard_normal((3, 4))
+        multiplier, entropy = 10.0 ** rng.uniform(-1, 1), 10.0 ** rng.uniform(-2, 0)
+        exact = finite_problem(policy_sa, np.full(3, 1 / 3), gain_sa, TableCost(cost), 1.0)
+        problem = SinkhornProblem.smoothing(exact.dual, entropy)
+        expected = solve_at(problem, multiplier)
+        arrays = policy_sa[:, None], gain_sa[:, None], np.ones((3, 1, 4), bool), cost
+        told = {"shrink": True, "entropy": entropy}
+        plan = labels_sinkhorn_plan(*arrays, Price(multiplier), **told)
+        moved = push_plan(exact, expected.plan_rk)
+        np.testing.assert_allclose(plan.rows["target"][:, 0], moved, rtol=1e-10)
+        assert float(plan.radius) == pytest.approx(max(expected.spent, 1e-6), rel=1e-10)
+        most = solve_at(problem, 1e-3).spent  # where all go to the best, and prices are all alike
+        if not 1.001 * least_spent(problem) < expected.spent < 0.999 * most:
+            continue
+        within = labels_sinkhorn_plan(*arrays, expected.spent, **told)  # the budget of that price
+        np.testing.assert_allclose(within.rows["target"], plan.rows["target"], atol=1e-7)
+        moved_at_all += 1
+    assert moved_at_all > 1_000
+
+
 def test_compiled_and_mapped_a_price_makes_the_same_plans():
     rng = np.random.default_rng(1)
-    weight, gain, cost = (
-        rng.random((50, 3)),
-        rng.standard_normal((50, 3, 4)),
-        rng.random((50, 3, 4)),
-    )
-    multiplier, entropy = 10.0 ** rng.uniform(-1, 1, 50), 10.0 ** rng.uniform(-1, 0, 50)
+    many, shape = 1_000, (1_000, 3, 4)
+    weight, gain, cost = rng.random(shape[:2]), rng.standard_normal(shape), rng.random(shape)
+    multiplier, entropy = 10.0 ** rng.uniform(-1, 1, many), 10.0 ** rng.uniform(-1, 0, many)
     problems = weight, gain, cost, multiplier, entropy
     with jax.enable_x64(True):
         found = jax.jit(jax.vmap(sinkhorn_at))(*map(jax.numpy.asarray, problems))
+    found = found._replace(**{name: np.asarray(getattr(found, name)) for name in found._fields})
     for i, (w, g, c, price, tau) in enumerate(zip(*problems, strict=True)):
         expected = solve_at(SinkhornProblem(w, g, c, 1.0, tau), price)
         np.testing.assert_allclose(found.plan_rk[i], expected.plan_rk, rtol=1e-12)
@@ -156,6 +207,10 @@ def test_it_is_trained_from_the_command_line_and_goes_on(tmp_path, capsys):
         ({"multiplier": 1.0, "advantage": "mixed"}, "advantage 'mixed' needs a radius"),
         ({"step": 1.0, "adapt_pace": True}, "adapt_pace needs a radius, got a step"),
         ({"step": 1.0, "region": "kl", "update": "natural"}, "update 'natural' needs a radius"),
+        ({"step": 1.0, "region": "sinkhorn"}, "region 'sinkhorn' with a step needs an entropy"),
+        ({"region": "sinkhorn", "entropy": 0.1}, "entropy is of region 'sinkhorn' with a multip"),
+        ({"multiplier": 1.0, "entropy": 0.1}, "entropy is of region 'sinkhorn' with a multiplier"),
+        ({"step": 1.0, "region": "sinkhorn", "entropy": 0.0}, "entropy must be a positive number"),
     ],
 )
 def test_what_needs_a_radius_is_refused_a_price(settings, told):

@@ -1,6 +1,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import ot
 import pytest
 
 from ottrpo.core import (
@@ -13,7 +14,7 @@ from ottrpo.core import (
     gaussian_w2_squared,
 )
 from ottrpo.engine.models.base import gaussian_spent
-from ottrpo.engine.models.labels import finite_spent
+from ottrpo.engine.models.labels import finite_spent, greedy_cost
 from ottrpo.engine.networks import Architecture, Policy
 from ottrpo.engine.update import MARGIN, between, largest_share
 
@@ -97,6 +98,17 @@ def test_under_general_costs_it_is_never_less_and_not_much_more(seed):
     exact = exact_discrepancy(old, new, cost)
     spent = float(finite_spent(cost, 4)(policy, rows))
     assert exact * (1 - 1e-4) <= spent <= 1.25 * exact
+
+
+def test_the_plan_of_cheap_moves_costs_no_less_than_pots():
+    """A thousand states, each with a cost of its own."""
+    rng = np.random.default_rng(1)
+    old, new = rng.dirichlet(np.full(4, 0.5), (2, 1000))
+    cost = rng.uniform(0.2, 2.0, (1000, 4, 4)) * (1 - np.eye(4))
+    exact = np.array([ot.emd2(*each) for each in zip(old, new, cost, strict=True)])
+    found = greedy_cost(old, new, cost)
+    assert (found >= exact * (1 - 1e-9) - 1e-12).all()
+    assert np.median(found / exact) < 1.1
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0, 4.0])

@@ -13,7 +13,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
-from ottrpo import BGPG, OTTRPO, WNPG, WPO, WPPG, TabularOTTRPO, WPOGradient
+from ottrpo import BGPG, OTTRPO, WNPG, WPO, WPPG, ClippedPPO, TabularOTTRPO, WPOGradient
 from ottrpo.agents.sb3 import A2C, PPO, TRPO
 from ottrpo.agents.watching import CheckpointEvery
 from ottrpo.persistence import strict_json
@@ -93,6 +93,15 @@ CASES = {
     ),
     "paced": (OTTRPO, gym_env("Hopper-v5"), {"adapt_pace": True, "std_step": 0.01}),
     "natural": (OTTRPO, gym_env("Hopper-v5"), {"region": "kl", "update": "natural"}),
+    "kl": (OTTRPO, gym_env("Hopper-v5"), {"region": "kl", "learn_std": True}),
+    "sinkhorn": (OTTRPO, gym_env("Hopper-v5"), {"region": "sinkhorn", "advantage": "network"}),
+    "spo": (
+        OTTRPO,
+        gym_env("CartPole-v1"),
+        {"region": "sinkhorn", "entropy": 0.02, "multiplier": 1.0},
+    ),
+    "step": (OTTRPO, gym_env("CartPole-v1"), {"step": 0.1}),
+    "clipped": (ClippedPPO, gym_env("Hopper-v5"), {}),
     "priced": (OTTRPO, gym_env("Hopper-v5"), {"multiplier": {"start": 10.0, "end": 20.0}}),
     "labels": (OTTRPO, gym_env("CartPole-v1"), {}),
     "bins": (OTTRPO, gym_env("Hopper-v5"), {"policy_kwargs": {"bins": 9}}),

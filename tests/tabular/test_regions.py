@@ -78,7 +78,7 @@ def test_no_update_leaves_the_region_of_kullback_and_leibler():
 def test_the_multiplier_of_a_budget_and_its_proximal_step_take_the_same_step(settings):
     rng = np.random.default_rng(0)
     settings = RegionSettings(**settings)
-    for _ in range(60):
+    for _ in range(350):
         policy_sa, occupancy_s = rng.dirichlet(np.ones(4), 8), rng.dirichlet(np.ones(8))
         cost = TableCost(rng.uniform(0.2, 2, (4, 4)) * (1 - np.eye(4)))
         gain_sa = rng.standard_normal((8, 4))

@@ -49,7 +49,7 @@ CHECKS: dict[str, Check] = {
         (
             *("max_grad_norm", "clip_obs", "clip_reward", "clip_range", "clip_range_vf"),
             *("feature_bandwidth", "smoothing", "dual_learning_rate", "damping"),
-            *("critic_ratio", "step"),
+            *("critic_ratio", "step", "entropy"),
         ),
         positive,
     ),

@@ -17,7 +17,7 @@ from onnx import checker, helper, numpy_helper
 from ottrpo.core.checks import require
 from ottrpo.engine.densities import Density, Mixture, RichActions
 from ottrpo.engine.networks import Body, ImageEncoder, Linear
-from ottrpo.engine.spaces import FORBIDDEN, BoxActions
+from ottrpo.engine.spaces import FORBIDDEN, BinnedActions, BoxActions
 from ottrpo.engine.state import Normaliser, Observations
 from ottrpo.persistence.bundle import write_atomically
 from ottrpo.tabular.base import TabularAgent
@@ -124,6 +124,11 @@ def to_onnx(agent: Any) -> Any:
     if not actions.allowed_fk.all():
         logits = graph.add("Where", actions.allowed_fk[None], logits, np.float32(FORBIDDEN))
     label = graph.add("ArgMax", logits, axis=-1, keepdims=0)
+    if isinstance(actions, BinnedActions):
+        first = choices * np.arange(factors)  # of the points of each coordinate
+        point = graph.add("Gather", actions.points_fk.reshape(-1), graph.add("Add", label, first))
+        point = graph.add("Reshape", point, np.array([-1, *space.shape]))
+        return graph.finish(point, space.dtype, space.shape, about)
     label = graph.add("Add", label, actions.start)
     if actions.scalar:
         label = graph.add("Squeeze", label, np.array([1]))
@@ -149,8 +154,8 @@ def export(agent: Any, path: Path) -> float:
 def largest_difference(agent: Any, content: bytes, rows: int = CHECKED, seed: int = 0) -> float:
     """Between what the model does and `predict` does, on so many observations.
 
-    Of actions in a box it is told in units of its width; of labels it is the share of rows in which
-    any differs.
+    Of actions in a box it is told in units of its width; of labels, bins too, it is the share of
+    rows in which any differs.
     """
     import onnxruntime
 
@@ -168,7 +173,8 @@ def largest_difference(agent: Any, content: bytes, rows: int = CHECKED, seed: in
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return np.inf
     space = getattr(agent, "action_space", None)  # tables have none, and labels for actions
-    if not isinstance(space, spaces.Box):
+    binned = isinstance(getattr(agent, "actions", None), BinnedActions)
+    if binned or not isinstance(space, spaces.Box):
         return float((got != wanted).reshape(rows, -1).any(axis=1).mean())
     return float(np.abs((got - wanted) / (space.high - space.low)).max())
 

@@ -163,7 +163,8 @@ class OTTRPO(DeepAgent):
         default: Any = BOX_RADIUS if isinstance(self.actions, BoxActions) else labels
         if isinstance(self.actions, RichActions):
             default = RICH_RADIUS
-        if mixed or self.told.adapt_pace:
+        spends = self.told.adapt_pace or self.told.update == "natural"
+        if mixed or spends:
             default = MIXED_RADIUS if mixed else SMALL_RADIUS
         if mixed and not isinstance(self.actions, BoxActions):
             default = MIXED_LABELS_RADIUS

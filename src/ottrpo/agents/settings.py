@@ -224,8 +224,8 @@ class OTTRPOSettings(DeepSettings):
             progress that remains, or ``{"start": x, "end": y}``), or a percentage such as
             ``"30%"``: that share of the rollout's mean cost of a sampled action. By default
             30 % for actions in a box, 10 % for finite ones, mixtures and flows, and 100 % falling
-            to 20 % for labels of several factors; smaller with ``mixed`` or ``adapt_pace``, which
-            spend nearly all of it.
+            to 20 % for labels of several factors; smaller with ``mixed``, ``adapt_pace`` or
+            ``natural``, which spend nearly all of it.
         multiplier: a price λ on what the region measures, in place of a radius; a number or a
             schedule. The radius of an update is then the amount that this price spends.
         step: size η of a proximal step, the same as a multiplier of 1/(2η).
@@ -233,6 +233,8 @@ class OTTRPOSettings(DeepSettings):
             in the paper. ``kl``: the divergence KL(π̃ | π) in nats, without a cost (``linear`` in a
             box, all models of labels). ``sinkhorn``: transport with entropic regularisation
             (labels, and ``candidates`` in a box).
+        entropy: τ, the weight of that regularisation, with a ``multiplier`` or a ``step``; with a
+            radius it takes a tenth of it at most.
         cost: the cost of moving an action; by default squared Euclidean for boxes, binary for
             labels.
         model: the model of the advantage around the policy. ``linear`` (default with GAE): first
@@ -295,6 +297,7 @@ class OTTRPOSettings(DeepSettings):
     multiplier: Any = None
     step: float | None = None
     region: Literal["transport", "kl", "sinkhorn"] = "transport"
+    entropy: float | None = None
     cost: Any = None
     model: str | None = None
     update: Literal["regression", "ascent", "gain", "natural"] | None = None
@@ -341,9 +344,14 @@ class OTTRPOSettings(DeepSettings):
         given = [name for name in modes if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"give one of {', '.join(modes)}; got {' and '.join(given)}")
+        smooth = self.region == "sinkhorn" and self.price is not None
+        if smooth and self.entropy is None:
+            raise ValueError(f"region 'sinkhorn' with a {given[0]} needs an entropy")
+        if self.entropy is not None and not smooth:
+            raise ValueError("entropy is of region 'sinkhorn' with a multiplier or a step")
         if self.price is None:
             return
-        spends = {"advantage": "mixed", "update": "natural", "region": "sinkhorn"}
+        spends = {"advantage": "mixed", "update": "natural"}
         needs = [f"{name} {what!r}" for name, what in spends.items() if getattr(self, name) == what]
         needs += ["adapt_pace"] * self.adapt_pace
         if needs:

@@ -38,6 +38,7 @@ from .problems import (
     finite_problem,
     mean_and_sample_problem,
 )
+from .sensitivity import sensitivity_cost
 from .solution import DualSolution, split_weight
 from .traceable import rows_at, solve_linear, solve_rows
 from .transport_maps import PolicyUpdate, push_forward, push_plan, update_policy
@@ -81,6 +82,7 @@ __all__ = [
     "register_cost",
     "regularised_advantage",
     "rows_at",
+    "sensitivity_cost",
     "solve_at",
     "solve_dual",
     "solve_linear",

@@ -41,6 +41,7 @@ PAGES = (
     "docs/kl_against_ot.md",
     "docs/rivals.md",
     "docs/costs.md",
+    "docs/richer_policies.md",
     "docs/device.md",
 )
 # <!-- KIND: STUDY ... -->, what was made, <!-- end -->

@@ -118,6 +118,7 @@ class Options:
         n_candidates: sampled targets per state.
         n_sources: sampled sources per state; 0: the mean is the source.
         region: what the radius limits: ``transport``, ``kl`` or ``sinkhorn``.
+        entropy: τ of ``sinkhorn``; ``None``: a tenth of the radius, at most.
         shrink: shrink a radius that is too large for the data: one that binds nowhere, where the
             update would have no direction, or, with ``linear``, one beyond what was tried.
     """
@@ -130,6 +131,7 @@ class Options:
     n_candidates: int = N_CANDIDATES
     n_sources: int = 0
     region: str = "transport"
+    entropy: float | None = None
     shrink: bool = True
 
 

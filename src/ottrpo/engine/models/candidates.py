@@ -109,10 +109,9 @@ class CandidatesModel(GaussianModel):
             xp.zeros(rows, dtype=int),
         )
         if self.options.region == "sinkhorn":
-            cost_rk, shrink = problem.cost_rk, self.options.shrink
-            return candidates_sinkhorn_plan(
-                gain_rk, cost_rk, given.radius, candidate_rkd, noise_sjd, state, shrink=shrink
-            )
+            rows_of = gain_rk, problem.cost_rk, given.radius, candidate_rkd, noise_sjd, state
+            told = {"shrink": self.options.shrink, "entropy": self.options.entropy}
+            return candidates_sinkhorn_plan(*rows_of, **told)
         return candidates_plan(problem, candidate_rkd, noise_sjd, state, self.options.shrink)
 
     def among(self, given: Given, source: Array, candidate: Array, noise: Array) -> Plan:

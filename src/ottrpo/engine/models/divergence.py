@@ -135,7 +135,7 @@ def towards_gaussian_in_nats(*, learn_std: bool) -> PolicyLoss:
 
 
 def smooth_plan(
-    problem: tuple[Array, Array, Array, Array, Array, Array], *, shrink: bool
+    problem: tuple[Array, Array, Array, Array | Price, Array, Array], *, shrink: bool
 ) -> tuple[SinkhornSolution, Array, Array]:
     """Solve a smooth dual (arguments of `solve_sinkhorn`); a radius that does not bind is shrunk.
 
@@ -143,6 +143,10 @@ def smooth_plan(
         the solution, the radius it belongs to, and whether the asked radius was inactive.
     """
     weight_r, gain_rk, cost_rk, radius, entropy, reference_rk = problem
+    if isinstance(radius, Price):
+        price = radius.multiplier * namespace(gain_rk).ones_like(weight_r[0])
+        solution = sinkhorn_at(weight_r, gain_rk, cost_rk, price, entropy, reference_rk)
+        return solution, radius.radius(solution.spent), namespace(gain_rk).asarray(False)
 
     def within(radius: Array) -> SinkhornSolution:
         return solve_sinkhorn(weight_r, gain_rk, cost_rk, radius, entropy, reference_rk)
@@ -156,6 +160,15 @@ def smooth_plan(
     loose = inactive & shrink & (solution.spent > (1.0 + WORTH_IT) * least)
     radius = xp.where(loose, least + BINDING_SHARE * (solution.spent - least), radius)
     return within(radius), radius, inactive
+
+
+def weight_for(entropy: float | None, radius: Array | Price, most: Array) -> Array:
+    """τ as told, or such that ``most`` entropy takes no more than its share of the radius."""
+    if entropy is not None:
+        return entropy
+    if isinstance(radius, Price):
+        raise TypeError("at a price the weight of the entropy must be told")
+    return ENTROPY_SHARE * radius / most
 
 
 def summary(solution: SinkhornSolution, gain: Array, active: Array) -> dict[str, Array]:
@@ -188,13 +201,9 @@ def labels_kl_plan(
     policy_sa, gain_sa = (x.reshape(-1, shape[2]) for x in (probability_rfk, gain_rfk))
     weight_s = xp.full(len(policy_sa), 1.0 / shape[0])
     one = xp.ones_like(weight_s[0])
-    rows_of = weight_s, gain_sa, xp.zeros_like(gain_sa)
-    if isinstance(radius, Price):
-        solution = sinkhorn_at(*rows_of, radius.multiplier * one, one, policy_sa)
-        radius, inactive = radius.radius(solution.spent), xp.asarray(False)
-    else:
-        problem = *rows_of, radius * one, one, policy_sa
-        solution, radius, inactive = smooth_plan(problem, shrink=shrink)
+    budget = radius if isinstance(radius, Price) else radius * one
+    problem = weight_s, gain_sa, xp.zeros_like(gain_sa), budget, one, policy_sa
+    solution, radius, inactive = smooth_plan(problem, shrink=shrink)
     target_sa = solution.plan_rk
     rows = {
         "target": target_sa.reshape(shape),
@@ -212,9 +221,10 @@ def labels_sinkhorn_plan(
     gain_rfk: Array,
     allowed_rfk: Array,
     cost_sab: Array,
-    radius: Array,
+    radius: Array | Price,
     *,
     shrink: bool,
+    entropy: float | None = None,
 ) -> Plan:
     """The policy that Sinkhorn's plan makes of every (state, factor), and smooth worths."""
     shape = states, _, choices = probability_rfk.shape
@@ -227,11 +237,11 @@ def labels_sinkhorn_plan(
     reference_sb = allowed_sb / allowed_sb.sum(1, keepdims=True)
     gain_sb = xp.where(allowed_sb, gain_sb, 0.0)
     gain_rk, reference_rk = (xp.repeat(x, choices, axis=0) for x in (gain_sb, reference_sb))
-    entropy = ENTROPY_SHARE * radius / (weight_r.sum() * np.log(max(choices, 2)))
-    problem = weight_r, gain_rk, cost_sab.reshape(-1, choices), radius, entropy, reference_rk
+    sharp = weight_for(entropy, radius, weight_r.sum() * np.log(max(choices, 2)))
+    problem = weight_r, gain_rk, cost_sab.reshape(-1, choices), radius, sharp, reference_rk
     solution, radius, inactive = smooth_plan(problem, shrink=shrink)
     plan_sab = solution.plan_rk.reshape(cost_sab.shape)
-    price = xp.maximum(solution.multiplier, xp.finfo(gain_rk.dtype).tiny ** 0.5) * entropy
+    price = xp.maximum(solution.multiplier, xp.finfo(gain_rk.dtype).tiny ** 0.5) * sharp
     score_sab = (gain_sb[:, None] - solution.multiplier * cost_sab) / price
     best_sa = xp.where(allowed_sb[:, None], score_sab, -np.inf).max(2)
     mass_sab = reference_sb[:, None] * xp.exp(xp.minimum(score_sab - best_sa[..., None], 0.0))
@@ -249,20 +259,21 @@ def labels_sinkhorn_plan(
 def candidates_sinkhorn_plan(
     gain_rk: Array,
     cost_rk: Array,
-    radius: Array,
+    radius: Array | Price,
     candidate_rkd: Array,
     noise_sjd: Array,
     state: dict[str, Any],
     *,
     shrink: bool,
+    entropy: float | None = None,
 ) -> Plan:
     """Sinkhorn's plan of sampled sources j of states s: shares of all their candidates."""
     rows, choices = gain_rk.shape
     xp = namespace(gain_rk)
     weight_r = xp.full(rows, 1.0 / rows)
-    entropy = ENTROPY_SHARE * radius / np.log(choices)
+    sharp = weight_for(entropy, radius, np.log(choices))
     reference_rk = xp.full_like(gain_rk, 1.0 / choices)
-    problem = weight_r, gain_rk, cost_rk, radius, entropy, reference_rk
+    problem = weight_r, gain_rk, cost_rk, radius, sharp, reference_rk
     solution, radius, inactive = smooth_plan(problem, shrink=shrink)
     leading = noise_sjd.shape[:2]
     arrays = {

@@ -5,7 +5,7 @@ factors and the cost is the sum of the factors' costs, so the discrepancy is the
 each (state, factor) pair is a state of its own with the weight of its state.
 """
 
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar, final
 
 import equinox as eqx
@@ -98,7 +98,9 @@ class FiniteModel(Model):
         cost_sab = self._costs(given.batch)
         if cost_sab.ndim == 3:
             cost_sab = cost_sab.repeat(self.options.actions.factors, axis=0)
-        solve = labels_sinkhorn_plan if self.options.region == "sinkhorn" else finite_plan
+        solve: Any = finite_plan
+        if self.options.region == "sinkhorn":
+            solve = partial(labels_sinkhorn_plan, entropy=self.options.entropy)
         plan = solve(probability, gain, allowed, cost_sab, given.radius, shrink=shrink)
         return plan._replace(rows=plan.rows | {"gain": gain}) if self.update == "gain" else plan
 
