@@ -6,12 +6,15 @@ box, densities per unit of action, and values as rewards come, normalised or not
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.policies import BasePolicy
 
+from ottrpo.core.checks import Refused
+from ottrpo.engine import runtime
 from ottrpo.engine.acting import Eyes, forward_for
 from ottrpo.engine.densities import RichActions
 from ottrpo.engine.spaces import BoxActions, Encoded, FiniteActions
@@ -242,6 +245,11 @@ class Asked(Playing):
     train_state: TrainState
     get_parameters: Any
     set_parameters: Any
+    jax_device: Any
+    # SB3's own, which ask for the spaces alone
+    scale_action: Any = BasePolicy.scale_action
+    unscale_action: Any = BasePolicy.unscale_action
+    is_vectorized_observation: Any = BasePolicy.is_vectorized_observation
 
     def state_dict(self) -> dict[str, Any]:
         """The trained arrays, by their path, as copies in torch's tensors: `load_state_dict`.
@@ -263,6 +271,21 @@ class Asked(Playing):
 
     def set_training_mode(self, mode: bool) -> None:
         """Nothing here behaves differently in training; SB3's tools call this."""
+
+    def eval(self) -> Self:
+        """As `set_training_mode(False)`, in torch's word; programs that play call it first."""
+        return self
+
+    def to(self, device: Any) -> Self:
+        """Stay where the networks are; refused if that is not what is asked for."""
+        if runtime.device_for(str(device)) != self.jax_device:
+            raise Refused(f"networks can't move to {device} once built; load(path, device=...)")
+        return self
+
+    @property
+    def squash_output(self) -> bool:
+        """Whether actions are squashed into their box."""
+        return isinstance(self.actions, BoxActions) and self.actions.squash
 
     def reset_noise(self, n_envs: int = 1) -> None:
         """Every rollout and every `predict` draws noise of its own; SB3's programs call this."""

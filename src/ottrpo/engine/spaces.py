@@ -9,6 +9,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ottrpo.core.checks import Refused
+from ottrpo.names import plainly
 
 Array = Any
 MAX_ENTRIES = 2**24  # of a space in a file: an image of 4096 by 4096
@@ -126,7 +127,7 @@ def _part(key: str | None, space: spaces.Space[Any], *, convolve: bool, pixels: 
     if not isinstance(space, supported):
         where = "" if key is None else f" (under {key!r})"
         raise Refused(
-            f"observation space {space}{where} is not supported; allowed: Box, Discrete, "
+            f"observation space {plainly(space)}{where} is not supported; allowed: Box, Discrete, "
             "MultiDiscrete, MultiBinary, and a Dict of these (not nested)"
         )
     return _Part(key, space, convolve and is_image(space, pixels=pixels))
@@ -292,7 +293,7 @@ def actions_of(
     """
     if bins is not None:
         if not isinstance(space, spaces.Box):
-            raise ValueError(f"bins need actions in a Box, got {space}")
+            raise ValueError(f"bins need actions in a Box, got {plainly(space)}")
         box = _box(space)
         return BinnedActions((bins,) * box.size, np.zeros(box.size, np.int64), False, box)
     if isinstance(space, spaces.Box):
@@ -307,19 +308,19 @@ def actions_of(
         return FiniteActions((2,) * n, np.zeros(n, np.int64), scalar=False)
     several = "Multi-dimensional " if len(space.shape or ()) > 1 else ""
     raise Refused(
-        f"{several}{space} action space is not supported; allowed: a bounded Box, Discrete, and "
-        "MultiDiscrete or MultiBinary with one axis"
+        f"{several}{plainly(space)} action space is not supported; allowed: a bounded Box, "
+        "Discrete, and MultiDiscrete or MultiBinary with one axis"
     )
 
 
 def _box(space: spaces.Box) -> BoxActions:
     low, high = _inside(space.low, np.inf), _inside(space.high, -np.inf)
     if low.size == 0:
-        raise ValueError(f"the action box must have at least one entry, got {space}")
+        raise ValueError(f"the action box must have at least one entry, got {plainly(space)}")
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise Refused(
-            f"the action box must be bounded, got {space}; say which actions are worth trying: "
-            "gymnasium.wrappers.TransformAction(env, lambda action: action, Box(low, high))"
+            f"the action box must be bounded, got {plainly(space)}; say which actions are worth "
+            "trying: gymnasium.wrappers.TransformAction(env, lambda action: action, Box(low, high))"
         )
     return BoxActions(low, high, space.shape, str(space.dtype))
 
@@ -355,7 +356,7 @@ def space_to_data(space: spaces.Space[Any]) -> dict[str, Any]:
         }
     if isinstance(space, spaces.MultiBinary):
         return {"kind": "multi-binary", "shape": list(space.shape)}
-    raise ValueError(f"the space {space} can't be saved")
+    raise ValueError(f"the space {plainly(space)} can't be saved")
 
 
 def space_from_data(data: dict[str, Any]) -> spaces.Space[Any]:
