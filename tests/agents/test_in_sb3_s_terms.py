@@ -257,6 +257,56 @@ def test_nobody_acts_on_an_observation_that_is_no_number(bad, deterministic):
         agent.predict(np.array([0.0, bad]), deterministic=deterministic)
 
 
+class Counted(gym.Env):
+    """Shows what it is told to."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, space, shown):
+        self.observation_space, self.shown = space, shown
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.shown, 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("space", "wrong"),
+    [
+        (spaces.Discrete(4), -1),
+        (spaces.Discrete(4), 4),
+        (spaces.Discrete(4), 1.5),
+        (spaces.Discrete(4, start=2), 1),
+        (spaces.MultiDiscrete([3, 2]), [1, 2]),
+        (spaces.MultiDiscrete([3, 2]), [-1, 1]),
+    ],
+)
+def test_a_label_that_is_none_is_refused(space, wrong):
+    """One below the first was taken for the last."""
+    agent = small(env=Counted(space, np.array(wrong)))
+    with pytest.raises(ValueError, match="observations must be in"):
+        agent.predict(np.array(wrong))
+    with pytest.raises(ValueError, match="observations must be in"):
+        agent.learn(32)
+
+
+@pytest.mark.parametrize("wrong", [-1, 2])
+@pytest.mark.parametrize("made", [np.array, torch.tensor])
+def test_an_action_that_is_none_has_no_probability(made, wrong):
+    policy = small(env=Counted(spaces.Discrete(4), 0)).policy
+    with pytest.raises(ValueError, match="actions must be among the labels"):
+        policy.evaluate_actions(made([1, 1]), made([0, wrong]))
+
+
+def test_a_label_may_be_a_whole_float():
+    agent = small(env=Counted(spaces.Discrete(4, start=2), 2))
+    for label in (2, 5):
+        value, whole = (agent.policy.predict_values(np.array([x])) for x in (label, float(label)))
+        np.testing.assert_array_equal(value, whole)
+
+
 def test_callbacks_know_how_long_a_rollout_is():
     lengths = []
     small().learn(32, callback=lambda told, _: lengths.append(told["n_rollout_steps"]) or True)

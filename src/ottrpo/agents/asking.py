@@ -19,6 +19,7 @@ from ottrpo.engine.acting import Eyes, forward_for
 from ottrpo.engine.densities import RichActions
 from ottrpo.engine.spaces import BoxActions, Encoded, FiniteActions
 from ottrpo.engine.state import TrainState
+from ottrpo.names import in_short
 
 from .playing import Playing, as_batch, channels_first, masks_of, rows_of
 
@@ -99,6 +100,8 @@ class Categorical(Drawn):
     def log_prob(self, actions: Array) -> Array:
         """Logarithm of the probability of an action of each row."""
         label = self._actions.labels_of(actions)
+        if ((label < 0) | (label >= self._actions.counts)).any():  # -1 would be the last one
+            raise ValueError(f"actions must be among the labels, got {in_short(actions)}")
         return np.take_along_axis(self._log, label[..., None], -1)[..., 0].sum(-1)
 
     def entropy(self) -> Array:

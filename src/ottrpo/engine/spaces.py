@@ -9,7 +9,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ottrpo.core.checks import Refused
-from ottrpo.names import plainly
+from ottrpo.names import in_short, plainly
 
 Array = Any
 MAX_ENTRIES = 2**24  # of a space in a file: an image of 4096 by 4096
@@ -142,22 +142,23 @@ def is_image(space: spaces.Space[Any], *, pixels: bool = True) -> bool:
 
 
 def _flatten(space: spaces.Space[Any], leaf: Array, rows: int) -> Array:
-    if isinstance(space, spaces.Discrete):
-        return np.eye(int(space.n), dtype=np.float32)[leaf.reshape(rows) - int(space.start)]
-    if isinstance(space, spaces.MultiDiscrete):
-        labels = leaf.reshape(rows, -1) - space.start.reshape(-1)
-        codes = [
-            np.eye(int(count), dtype=np.float32)[labels[:, i]]
-            for i, count in enumerate(space.nvec.reshape(-1))
-        ]
-        return np.concatenate(codes, axis=1)
-    return leaf.reshape(rows, -1).astype(np.float64)
+    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return leaf.reshape(rows, -1).astype(np.float64)
+    counts, given = _counts(space), leaf.reshape(rows, -1) - np.reshape(space.start, -1)
+    labels = given.astype(np.intp)
+    if ((labels != given) | (labels < 0) | (labels >= counts)).any():  # -1 is no last label
+        raise ValueError(f"observations must be in {plainly(space)}, got {in_short(leaf.tolist())}")
+    columns = labels + counts.cumsum() - counts
+    return (np.arange(counts.sum()) == columns[..., None]).any(1).astype(np.float32)
+
+
+def _counts(space: Any) -> NDArray[np.int64]:
+    return np.reshape(space.nvec if isinstance(space, spaces.MultiDiscrete) else space.n, -1)
 
 
 def _unflatten(space: spaces.Space[Any], flat: Array) -> Array:
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        counts = space.nvec.reshape(-1) if isinstance(space, spaces.MultiDiscrete) else [space.n]
-        codes = np.split(flat, np.cumsum(counts)[:-1], axis=1)
+        codes = np.split(flat, _counts(space).cumsum()[:-1], axis=1)
         labels = np.stack([one_hot.argmax(1) for one_hot in codes], axis=1)
         shaped = labels.reshape(len(flat), *(space.shape or ())) + space.start
         return shaped.astype(space.dtype)
