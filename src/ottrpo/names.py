@@ -23,6 +23,11 @@ def in_short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def plainly(value: Any) -> str:
+    """What a value prints, in one line: NumPy breaks its arrays into several."""
+    return " ".join(str(value).split())
+
+
 def one_line(error: BaseException) -> str:
     """What went wrong, in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())

@@ -56,6 +56,33 @@ def test_advantages_follow_from_the_rewards_and_the_values_beside_them(kind, cou
     np.testing.assert_allclose(view.returns, expected[:-1] + value, rtol=1e-4, atol=1e-3)
 
 
+class Paying(BaseCallback):
+    """Another reward than the environment's, as callbacks that reward curiosity do."""
+
+    def _on_step(self):
+        self.locals["rewards"][:] = 7.0
+        return True
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_rewards_that_a_callback_writes_are_learnt_from(count):
+    told = {"gamma": 0.0, "gae_lambda": 0.0, "normalize_reward": False}
+    env = DummyVecEnv([Counting] * count)
+    view = small(env=env, **told).learn(32 * count, callback=Paying()).rollout_buffer
+    np.testing.assert_allclose(view.returns, 7.0, rtol=1e-6)
+    assert (view.rewards == 7.0).all()
+
+
+def test_advantages_can_t_be_written():
+    """PPO would learn from what a callback writes there; ours would not notice."""
+    view = small().learn(32).rollout_buffer
+    for name in ("advantages", "returns"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(view, name)[:] = 0.0
+        with pytest.raises(AttributeError):
+            setattr(view, name, np.zeros((32, 1)))
+
+
 def test_a_value_is_what_rewards_come_to():
     env = gym.wrappers.TimeLimit(Counting(length=10**6), 8)
     agent = small(OTTRPO, env, gamma=0.8, advantage="gae", n_epochs=10, learning_rate=1e-2)
@@ -230,6 +257,56 @@ def test_nobody_acts_on_an_observation_that_is_no_number(bad, deterministic):
         agent.predict(np.array([0.0, bad]), deterministic=deterministic)
 
 
+class Counted(gym.Env):
+    """Shows what it is told to."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, space, shown):
+        self.observation_space, self.shown = space, shown
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.shown, 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("space", "wrong"),
+    [
+        (spaces.Discrete(4), -1),
+        (spaces.Discrete(4), 4),
+        (spaces.Discrete(4), 1.5),
+        (spaces.Discrete(4, start=2), 1),
+        (spaces.MultiDiscrete([3, 2]), [1, 2]),
+        (spaces.MultiDiscrete([3, 2]), [-1, 1]),
+    ],
+)
+def test_a_label_that_is_none_is_refused(space, wrong):
+    """One below the first was taken for the last."""
+    agent = small(env=Counted(space, np.array(wrong)))
+    with pytest.raises(ValueError, match="observations must be in"):
+        agent.predict(np.array(wrong))
+    with pytest.raises(ValueError, match="observations must be in"):
+        agent.learn(32)
+
+
+@pytest.mark.parametrize("wrong", [-1, 2])
+@pytest.mark.parametrize("made", [np.array, torch.tensor])
+def test_an_action_that_is_none_has_no_probability(made, wrong):
+    policy = small(env=Counted(spaces.Discrete(4), 0)).policy
+    with pytest.raises(ValueError, match="actions must be among the labels"):
+        policy.evaluate_actions(made([1, 1]), made([0, wrong]))
+
+
+def test_a_label_may_be_a_whole_float():
+    agent = small(env=Counted(spaces.Discrete(4, start=2), 2))
+    for label in (2, 5):
+        value, whole = (agent.policy.predict_values(np.array([x])) for x in (label, float(label)))
+        np.testing.assert_array_equal(value, whole)
+
+
 def test_callbacks_know_how_long_a_rollout_is():
     lengths = []
     small().learn(32, callback=lambda told, _: lengths.append(told["n_rollout_steps"]) or True)
@@ -267,3 +344,28 @@ def test_a_seed_may_be_numpy_s_and_must_be_a_seed():
     for bad in (-1, 2.5, "3", True):
         with pytest.raises(ValueError, match="seed must be"):
             small(seed=bad)
+
+
+def test_gymnasium_s_own_vector_is_refused_with_what_to_pass():
+    env = gym.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
+    with pytest.raises(ValueError, match=r"must be a VecEnv .* n_envs, or .*make_vec_env"):
+        small(env=env)
+    with pytest.raises(ValueError, match="must be a VecEnv"):
+        small(env="CartPole-v1").set_env(env)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.MultiDiscrete([[2, 3], [2, 2]]),
+        spaces.Box(np.full(40, -np.inf, np.float32), np.linspace(0, 9, 40, dtype=np.float32)),
+    ],
+    ids=lambda space: type(space).__name__,
+)
+def test_a_space_that_prints_in_several_lines_is_refused_in_one(space):
+    assert "\n" in str(space)
+    env = Counting()
+    env.action_space = space
+    with pytest.raises(ValueError, match=r"box must be bounded|is not supported") as refused:
+        small(env=env)
+    assert "\n" not in str(refused.value)

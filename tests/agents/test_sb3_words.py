@@ -6,6 +6,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
@@ -299,3 +300,82 @@ def test_the_last_rollout_can_be_seen_without_a_callback():
         np.testing.assert_array_equal(first, second)
     assert unseen.rollout_buffer.full
     assert unseen.rollout_buffer.size() == 32
+
+
+def test_a_policy_is_put_to_use_in_torch_s_words():
+    policy = agent().policy
+    seen = np.zeros(3, np.float32)
+    assert policy.eval().to("cpu").to(torch.device("cpu")) is policy
+    with pytest.raises(ValueError, match="device must be auto, cpu"):
+        policy.to("mps")
+    assert policy.is_vectorized_observation(seen[None])
+    assert not policy.is_vectorized_observation(seen)
+    np.testing.assert_allclose(policy.scale_action(np.array([2.0])), [1.0])
+    np.testing.assert_allclose(policy.unscale_action(np.array([-0.5])), [-1.0])
+    assert not policy.squash_output
+    assert agent(nets={"squash_output": True}, use_sde=True).policy.squash_output
+
+
+@pytest.mark.parametrize("name", ["parameters", "optimizer", "features_extractor", "log_std"])
+def test_what_only_torch_s_policies_have_is_told_with_what_there_is(name):
+    """Copies in its place would take changes that go nowhere."""
+    policy = agent().policy
+    assert not hasattr(policy, name)
+    with pytest.raises(
+        AttributeError, match=rf"OTTRPO has no '{name}': .*state_dict\(\) has copies"
+    ):
+        getattr(policy, name)
+    with pytest.raises(ValueError, match=f"OTTRPO has no '{name}'"):
+        setattr(policy, name, None)
+
+
+NAMES = ("observations", "actions", "values", "log_probs", "advantages", "returns")
+
+
+class Batches(BaseCallback):
+    """Takes the rollout in batches, as callbacks that measure something on it do."""
+
+    def _on_step(self):
+        if self.n_calls == 1:
+            with pytest.raises(AssertionError):
+                next(self.locals["rollout_buffer"].get(24))
+        return True
+
+    def _on_rollout_end(self):
+        buffer = self.locals["rollout_buffer"]
+        self.batches, (self.whole,) = list(buffer.get(24)), list(buffer.get())
+        self.kept = [getattr(buffer, name).reshape(64, -1) for name in NAMES]
+
+
+@pytest.mark.parametrize("kind", [OTTRPO, PPO])
+@pytest.mark.parametrize("env", ["Pendulum-v1", "CartPole-v1"])
+def test_a_rollout_comes_in_batches_of_tensors(kind, env):
+    """Each row once, and what belongs together in the same place."""
+    taking = Batches()
+    agent(kind, DummyVecEnv([lambda: gym.make(env)] * 2)).learn(64, callback=taking)
+    assert [len(batch.actions) for batch in taking.batches] == [24, 24, 16]
+    assert {x.dtype for x in taking.whole} == {torch.float32}
+    assert [x.ndim for x in taking.whole] == [2, 2, 1, 1, 1, 1]
+    for given in (taking.batches, [taking.whole]):
+        columns = [np.concatenate(x).reshape(64, -1) for x in zip(*given, strict=True)]
+        rows, kept = (np.hstack(x).astype(np.float32) for x in (columns, taking.kept))
+        assert not np.array_equal(rows, kept)
+        np.testing.assert_array_equal(*(x[np.lexsort(x.T)] for x in (rows, kept)))
+
+
+class Pairs(Floats):
+    """A Dict."""
+
+    observation_space = spaces.Dict(x=spaces.Box(-1, 1, (2,)), y=spaces.Discrete(3))
+
+    def _seen(self):
+        return {"x": self.np_random.uniform(-1, 1, 2).astype(np.float32), "y": 1}
+
+
+def test_dicts_come_in_batches_of_dicts():
+    trained = agent(env=Pairs(), policy="MultiInputPolicy").learn(32)
+    (batch,) = trained.rollout_buffer.get()
+    assert {key: tuple(x.shape) for key, x in batch.observations.items()} == {
+        "x": (32, 2),
+        "y": (32, 1),
+    }

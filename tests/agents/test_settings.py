@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from stable_baselines3 import ppo
+from stable_baselines3.common import torch_layers
 
 import ottrpo.envs.toys  # noqa: F401  # registers the toys
 from ottrpo import BGPG, OTTRPO, WNPG, WPPG, WPOGradient
@@ -133,6 +134,14 @@ def test_what_is_not_a_setting_can_t_be_assigned_either(name):
     assert not hasattr(built, name)
 
 
+@pytest.mark.parametrize(("name", "value"), [("ent_coef", 0.0), ("target_kl", None)])
+def test_what_is_so_anyway_may_be_assigned_as_it_may_be_said(name, value):
+    """A callback that takes PPO's ent_coef to 0 has what it asks for."""
+    built = agent()
+    setattr(built, name, value)
+    assert not hasattr(built, name)
+
+
 def test_sb3_s_spelling_of_the_size_of_features():
     kwargs = {"features_extractor_kwargs": {"features_dim": 16}, "net_arch": None}
     assert agent(policy_kwargs=kwargs).architecture.features_dim == 16
@@ -152,6 +161,30 @@ def test_sb3_s_classes_of_policies_stand_for_ours_of_that_name(name, seen):
     assert made.policy_class is POLICIES[name]
     with pytest.raises(ValueError, match="or SB3's of that name"):
         OTTRPO(type("Mine", (ppo.MlpPolicy,), {}), env)
+
+
+@pytest.mark.parametrize(
+    ("policy", "seen", "extractor", "other"),
+    [
+        ("MlpPolicy", "box", torch_layers.FlattenExtractor, torch_layers.NatureCNN),
+        ("CnnPolicy", "image", torch_layers.NatureCNN, torch_layers.FlattenExtractor),
+        ("MultiInputPolicy", "dict", torch_layers.CombinedExtractor, torch_layers.NatureCNN),
+    ],
+)
+def test_sb3_s_own_extractor_may_be_named(policy, seen, extractor, other, tmp_path):
+    """Its layers are those that there are; another one, or one derived from it, is refused."""
+    env = gym.make("ottrpo/Match-v0", observations=seen)
+
+    def made(named):
+        nets = {"net_arch": [8], "features_dim": 4, "features_extractor_class": named}
+        return OTTRPO(policy, env, seed=0, **SMALL | {"policy_kwargs": nets})
+
+    made(extractor).save(tmp_path / "a")
+    loaded = OTTRPO.load(tmp_path / "a")
+    assert loaded.policy_kwargs["features_extractor_class"] == extractor.__name__
+    for wrong in (other, type(extractor.__name__, (extractor,), {})):
+        with pytest.raises(ValueError, match=f"or say {extractor.__name__}, which is had anyway"):
+            made(wrong)
 
 
 def test_sb3_s_words_for_what_is_so_anyway():

@@ -6,16 +6,20 @@ box, densities per unit of action, and values as rewards come, normalised or not
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.policies import BasePolicy
 
+from ottrpo.core.checks import Refused
+from ottrpo.engine import runtime
 from ottrpo.engine.acting import Eyes, forward_for
 from ottrpo.engine.densities import RichActions
 from ottrpo.engine.spaces import BoxActions, Encoded, FiniteActions
 from ottrpo.engine.state import TrainState
+from ottrpo.names import in_short
 
 from .playing import Playing, as_batch, channels_first, masks_of, rows_of
 
@@ -96,6 +100,8 @@ class Categorical(Drawn):
     def log_prob(self, actions: Array) -> Array:
         """Logarithm of the probability of an action of each row."""
         label = self._actions.labels_of(actions)
+        if ((label < 0) | (label >= self._actions.counts)).any():  # -1 would be the last one
+            raise ValueError(f"actions must be among the labels, got {in_short(actions)}")
         return np.take_along_axis(self._log, label[..., None], -1)[..., 0].sum(-1)
 
     def entropy(self) -> Array:
@@ -242,6 +248,11 @@ class Asked(Playing):
     train_state: TrainState
     get_parameters: Any
     set_parameters: Any
+    jax_device: Any
+    # SB3's own, which ask for the spaces alone
+    scale_action: Any = BasePolicy.scale_action
+    unscale_action: Any = BasePolicy.unscale_action
+    is_vectorized_observation: Any = BasePolicy.is_vectorized_observation
 
     def state_dict(self) -> dict[str, Any]:
         """The trained arrays, by their path, as copies in torch's tensors: `load_state_dict`.
@@ -263,6 +274,21 @@ class Asked(Playing):
 
     def set_training_mode(self, mode: bool) -> None:
         """Nothing here behaves differently in training; SB3's tools call this."""
+
+    def eval(self) -> Self:
+        """As `set_training_mode(False)`, in torch's word; programs that play call it first."""
+        return self
+
+    def to(self, device: Any) -> Self:
+        """Stay where the networks are; refused if that is not what is asked for."""
+        if runtime.device_for(str(device)) != self.jax_device:
+            raise Refused(f"networks can't move to {device} once built; load(path, device=...)")
+        return self
+
+    @property
+    def squash_output(self) -> bool:
+        """Whether actions are squashed into their box."""
+        return isinstance(self.actions, BoxActions) and self.actions.squash
 
     def reset_noise(self, n_envs: int = 1) -> None:
         """Every rollout and every `predict` draws noise of its own; SB3's programs call this."""

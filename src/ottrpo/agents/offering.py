@@ -7,9 +7,20 @@ from typing import Any
 from ottrpo.core.checks import Refused
 from ottrpo.core.documented import documentation
 
+from .checks import is_so_anyway
+
 WIDTH = 92
 # SB3 keeps these itself, and asks for the first two whenever it needs them
 _KEPT_BY_SB3 = ("tensorboard_log", "verbose", "n_envs", "seed", "device")
+# what programs for SB3's policies look for; an answer that is a copy would take no change
+_OF_TORCH = (
+    *("parameters", "named_parameters", "modules", "optimizer", "log_std", "action_dist"),
+    *("features_extractor", "mlp_extractor", "action_net", "value_net"),
+)
+_NOT_TORCH_S = (
+    "networks are JAX's and not torch's; state_dict() has copies of their arrays, "
+    "load_state_dict(...) replaces them"
+)
 _FIRST = {
     "policy": "``MlpPolicy``, ``CnnPolicy`` or ``MultiInputPolicy``.",
     "env": "an environment's id, a Gymnasium environment or an SB3 ``VecEnv``.",
@@ -33,7 +44,10 @@ def offer(agent_class: Any) -> None:
         if name not in _KEPT_BY_SB3:
             setattr(agent_class, name, _attribute(name, told[name]))
     for name, why in kind.instead.items():
-        setattr(agent_class, name, _absent(f"{agent_class.__name__} has no {name!r}: {why}"))
+        setattr(agent_class, name, _absent(agent_class.__name__, name, why))
+    for name in _OF_TORCH:
+        if name not in kind.names():
+            setattr(agent_class, name, _absent(agent_class.__name__, name, _NOT_TORCH_S))
 
 
 def _entry(name: str, told: str) -> str:
@@ -50,13 +64,15 @@ def _attribute(name: str, told: str) -> property:
     return property(get, change, doc=told)
 
 
-def _absent(why: str) -> property:
-    """Not there; nobody shall believe that it took what was assigned."""
+def _absent(agent: str, name: str, why: str) -> property:
+    """Not there; nobody shall believe that it took what was assigned, unless it is so anyway."""
+    told = f"{agent} has no {name!r}: {why}"
 
     def get(self: Any) -> Any:
-        raise AttributeError(why)
+        raise AttributeError(told)
 
     def refuse(self: Any, value: Any) -> None:
-        raise Refused(why)
+        if not is_so_anyway(name, value):
+            raise Refused(told)
 
     return property(get, refuse)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common import policies as sb3_s
+from stable_baselines3.common import torch_layers
 
 from ottrpo.core.checks import Refused, require_one_of
 from ottrpo.engine.densities import KINDS, RichActions
@@ -19,6 +20,7 @@ from ottrpo.engine.spaces import (
     observation_layout,
 )
 from ottrpo.engine.update import ADAM_EPSILON
+from ottrpo.names import plainly
 
 from .checks import at_least, finite, flag, not_negative
 
@@ -31,6 +33,7 @@ KEYWORDS = (
         "squash_output",
         "use_expln",
         "normalize_images",
+        "features_extractor_class",
     ),
     *("optimizer_class", "optimizer_kwargs"),
 )
@@ -49,26 +52,27 @@ AS_IT_IS: dict[str, tuple[Any, str]] = {
 }
 # of Adam
 AS_ADAM_IS = {"eps": ADAM_EPSILON, "betas": (0.9, 0.999), "amsgrad": False, "maximize": False}
-# torch's
-INSTEAD = {"features_extractor_class": "networks are JAX's; see features_dim and net_arch"}
 
 
 class MlpPolicy:
     """Perceptrons on flat observations."""
 
     convolve = False
+    extractor = torch_layers.FlattenExtractor  # whose layers ours are, as SB3 has them
 
 
 class CnnPolicy:
     """Convolutional encoders for images, perceptrons after them."""
 
     convolve = True
+    extractor = torch_layers.NatureCNN
 
 
 class MultiInputPolicy:
     """Dict observations: convolutional encoders for their images, the rest side by side."""
 
     convolve = True
+    extractor = torch_layers.CombinedExtractor
 
 
 POLICIES = {kind.__name__: kind for kind in (MlpPolicy, CnnPolicy, MultiInputPolicy)}
@@ -108,7 +112,7 @@ def actions_for(
     if kind is None:
         return actions
     if not isinstance(actions, BoxActions):
-        raise ValueError(f"{kind} needs actions in a Box, got {space}")
+        raise ValueError(f"{kind} needs actions in a Box, got {plainly(space)}")
     count = at_least(kind, policy_kwargs[kind])
     if (count + actions.size) * actions.size > MOST_NUMBERS:
         raise ValueError(f"{kind} {count} of {actions.size} coordinates is too large")
@@ -156,15 +160,17 @@ def layout_for(
         raise ValueError(
             f"policy must be one of {known} (or SB3's of that name); got {policy_class}"
         )
-    pixels = not isinstance(policy_kwargs, dict) or policy_kwargs.get("normalize_images", True)
+    given = policy_kwargs if isinstance(policy_kwargs, dict) else {}
+    _require_extractor(policy_class.extractor, given)
+    pixels = given.get("normalize_images", True)
     layout = observation_layout(space, convolve=policy_class.convolve, pixels=pixels)
     if not layout.parts:
-        raise ValueError(f"there is nothing to observe in {space}")
+        raise ValueError(f"there is nothing to observe in {plainly(space)}")
     if policy_class is CnnPolicy and not layout.images:
         raise Refused(
             "CnnPolicy needs an image, a Box of bytes from 0 to 255 with three axes; got "
-            f"{space}. Use MlpPolicy, or policy_kwargs=dict(normalize_images=False) for other "
-            "numbers in three axes, channels first"
+            f"{plainly(space)}. Use MlpPolicy, or policy_kwargs=dict(normalize_images=False) for "
+            "other numbers in three axes, channels first"
         )
     return layout
 
@@ -215,14 +221,22 @@ def architecture_of(
     )
 
 
+def _require_extractor(ours: type, given: dict[str, Any]) -> None:
+    """Refuse a feature extractor of torch's, but for the one whose layers ours are."""
+    asked = given.get("features_extractor_class", ours)
+    if asked not in (ours, ours.__name__):
+        raise ValueError(
+            "policy_kwargs can't have features_extractor_class: networks are JAX's; see "
+            f"features_dim and net_arch, or say {ours.__name__}, which is had anyway"
+        )
+
+
 def _require_keyword(name: str, value: Any, *, use_sde: bool) -> None:
     """Refuse one of ``policy_kwargs`` that nothing here does."""
     if name in (*WITH_SDE, "normalize_images"):
         flag(name, value)
     if name in WITH_SDE and value and not use_sde:
         raise Refused(f"{name} needs gSDE: use_sde=True")
-    if name in INSTEAD:
-        raise ValueError(f"policy_kwargs can't have {name}: {INSTEAD[name]}")
     if name not in AS_IT_IS:
         require_one_of(name, KEYWORDS, "one of policy_kwargs")
     elif value is not AS_IT_IS[name][0]:

@@ -373,5 +373,8 @@ def _to_data(name: str, value: Any) -> Any:
         named = {"activation_fn": activation_name(value.get("activation_fn", "tanh"))}
         if "optimizer_class" in value:
             named["optimizer_class"] = optimiser_name(value["optimizer_class"])
+        if "features_extractor_class" in value:
+            asked = value["features_extractor_class"]
+            named["features_extractor_class"] = getattr(asked, "__name__", asked)
         return value | named
     return value

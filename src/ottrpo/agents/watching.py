@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.type_aliases import DictRolloutBufferSamples, RolloutBufferSamples
 
 from ottrpo.collect.host import Infos, Recorder
+from ottrpo.core.checks import Refused
 from ottrpo.engine.acting import Actor
 from ottrpo.engine.estimate import Experience, Rollout
 from ottrpo.engine.spaces import BoxActions, Encoded
@@ -82,6 +84,22 @@ class RolloutView:
         """Steps so far."""
         return self.pos
 
+    def get(self, batch_size: int | None = None) -> Iterator[Any]:
+        """The complete rollout once, shuffled, in batches of torch's tensors, as SB3's buffers.
+
+        Raises:
+            ValueError: if it is not complete.
+        """
+        if not self.full:
+            raise Refused("a rollout has no batches before it is complete, in _on_rollout_end")
+        rows, seen = self.buffer_size * self.n_envs, self.observations
+        kind = DictRolloutBufferSamples if isinstance(seen, dict) else RolloutBufferSamples
+        numbers = (self.values, self.log_probs, self.advantages, self.returns)
+        told = [seen, self.actions.astype(np.float32), *(np.float32(x) for x in numbers)]
+        order = self._agent._predict_rng.permutation(rows)  # training draws as it would have
+        for chosen in np.split(order, range(batch_size or rows, rows, batch_size or rows)):
+            yield kind(*(_chosen(leaf, rows, chosen) for leaf in told))
+
     @property
     def observations(self) -> Any:
         """What the actions answered to; of Dict spaces a dictionary."""
@@ -140,13 +158,18 @@ class RolloutView:
         return self._estimate()  # type: ignore[no-any-return]
 
     def _estimated(self, name: str) -> Array:
-        """What the update learns from, in the unit of the rewards as they came."""
+        """What the update learns from, in the unit of the rewards as they came; to be read only.
+
+        SB3's updates learn from what a callback writes here; ours would not notice.
+        """
         if self._estimate is None:
             return np.zeros((0, self.n_envs))
         estimator: Any = self._estimate.func
         state, batch = self._estimates
         unit = estimator.normaliser.reward_unit(state.rewards)
-        return getattr(batch, name).reshape(-1, self.n_envs) * unit
+        told = getattr(batch, name).reshape(-1, self.n_envs) * unit
+        told.flags.writeable = False
+        return told
 
     def _encoded(self) -> Encoded:
         flat, *images = map(self._rows, (self._recorder.flat, *self._recorder.images))
@@ -162,6 +185,13 @@ class RolloutView:
     def _stepwise(self, rows: Array) -> Array:
         """Steps and environments apart; a number is a row of one, as in SB3's buffers."""
         return rows.reshape(-1, self.n_envs, *(rows.shape[1:] or (1,)))
+
+
+def _chosen(kept: Any, rows: int, chosen: Array) -> Any:
+    """Some of all rows of what is kept by steps and environments, as torch's tensors."""
+    if isinstance(kept, dict):
+        return {key: _chosen(leaf, rows, chosen) for key, leaf in kept.items()}
+    return tensors(kept.reshape(rows, *kept.shape[2:])[chosen])
 
 
 def complete_view(agent: Any, rollout: Rollout) -> None:

@@ -319,6 +319,11 @@ def made(env: Any, n_envs: int = 1, threads: int | None = None) -> Any:
     if not isinstance(env, str):
         if env is not None and not hasattr(env, "action_space"):
             raise ValueError(f"env must be an id, a Gymnasium environment or a VecEnv, got {env!r}")
+        if isinstance(env, gym.vector.VectorEnv):
+            raise ValueError(
+                f"several environments must be a VecEnv of Stable-Baselines3, got {env}; pass an "
+                "id with n_envs, or stable_baselines3.common.env_util.make_vec_env(id, n_envs)"
+            )
         given = n_envs if env is None else getattr(env, "num_envs", 1)
         if n_envs not in (1, given):
             raise ValueError(f"n_envs is {n_envs}, but {given} are given; pass an id to have more")

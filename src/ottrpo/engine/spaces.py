@@ -9,6 +9,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ottrpo.core.checks import Refused
+from ottrpo.names import in_short, plainly
 
 Array = Any
 MAX_ENTRIES = 2**24  # of a space in a file: an image of 4096 by 4096
@@ -126,7 +127,7 @@ def _part(key: str | None, space: spaces.Space[Any], *, convolve: bool, pixels: 
     if not isinstance(space, supported):
         where = "" if key is None else f" (under {key!r})"
         raise Refused(
-            f"observation space {space}{where} is not supported; allowed: Box, Discrete, "
+            f"observation space {plainly(space)}{where} is not supported; allowed: Box, Discrete, "
             "MultiDiscrete, MultiBinary, and a Dict of these (not nested)"
         )
     return _Part(key, space, convolve and is_image(space, pixels=pixels))
@@ -141,22 +142,23 @@ def is_image(space: spaces.Space[Any], *, pixels: bool = True) -> bool:
 
 
 def _flatten(space: spaces.Space[Any], leaf: Array, rows: int) -> Array:
-    if isinstance(space, spaces.Discrete):
-        return np.eye(int(space.n), dtype=np.float32)[leaf.reshape(rows) - int(space.start)]
-    if isinstance(space, spaces.MultiDiscrete):
-        labels = leaf.reshape(rows, -1) - space.start.reshape(-1)
-        codes = [
-            np.eye(int(count), dtype=np.float32)[labels[:, i]]
-            for i, count in enumerate(space.nvec.reshape(-1))
-        ]
-        return np.concatenate(codes, axis=1)
-    return leaf.reshape(rows, -1).astype(np.float64)
+    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return leaf.reshape(rows, -1).astype(np.float64)
+    counts, given = _counts(space), leaf.reshape(rows, -1) - np.reshape(space.start, -1)
+    labels = given.astype(np.intp)
+    if ((labels != given) | (labels < 0) | (labels >= counts)).any():  # -1 is no last label
+        raise ValueError(f"observations must be in {plainly(space)}, got {in_short(leaf.tolist())}")
+    columns = labels + counts.cumsum() - counts
+    return (np.arange(counts.sum()) == columns[..., None]).any(1).astype(np.float32)
+
+
+def _counts(space: Any) -> NDArray[np.int64]:
+    return np.reshape(space.nvec if isinstance(space, spaces.MultiDiscrete) else space.n, -1)
 
 
 def _unflatten(space: spaces.Space[Any], flat: Array) -> Array:
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        counts = space.nvec.reshape(-1) if isinstance(space, spaces.MultiDiscrete) else [space.n]
-        codes = np.split(flat, np.cumsum(counts)[:-1], axis=1)
+        codes = np.split(flat, _counts(space).cumsum()[:-1], axis=1)
         labels = np.stack([one_hot.argmax(1) for one_hot in codes], axis=1)
         shaped = labels.reshape(len(flat), *(space.shape or ())) + space.start
         return shaped.astype(space.dtype)
@@ -292,7 +294,7 @@ def actions_of(
     """
     if bins is not None:
         if not isinstance(space, spaces.Box):
-            raise ValueError(f"bins need actions in a Box, got {space}")
+            raise ValueError(f"bins need actions in a Box, got {plainly(space)}")
         box = _box(space)
         return BinnedActions((bins,) * box.size, np.zeros(box.size, np.int64), False, box)
     if isinstance(space, spaces.Box):
@@ -307,19 +309,19 @@ def actions_of(
         return FiniteActions((2,) * n, np.zeros(n, np.int64), scalar=False)
     several = "Multi-dimensional " if len(space.shape or ()) > 1 else ""
     raise Refused(
-        f"{several}{space} action space is not supported; allowed: a bounded Box, Discrete, and "
-        "MultiDiscrete or MultiBinary with one axis"
+        f"{several}{plainly(space)} action space is not supported; allowed: a bounded Box, "
+        "Discrete, and MultiDiscrete or MultiBinary with one axis"
     )
 
 
 def _box(space: spaces.Box) -> BoxActions:
     low, high = _inside(space.low, np.inf), _inside(space.high, -np.inf)
     if low.size == 0:
-        raise ValueError(f"the action box must have at least one entry, got {space}")
+        raise ValueError(f"the action box must have at least one entry, got {plainly(space)}")
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise Refused(
-            f"the action box must be bounded, got {space}; say which actions are worth trying: "
-            "gymnasium.wrappers.TransformAction(env, lambda action: action, Box(low, high))"
+            f"the action box must be bounded, got {plainly(space)}; say which actions are worth "
+            "trying: gymnasium.wrappers.TransformAction(env, lambda action: action, Box(low, high))"
         )
     return BoxActions(low, high, space.shape, str(space.dtype))
 
@@ -355,7 +357,7 @@ def space_to_data(space: spaces.Space[Any]) -> dict[str, Any]:
         }
     if isinstance(space, spaces.MultiBinary):
         return {"kind": "multi-binary", "shape": list(space.shape)}
-    raise ValueError(f"the space {space} can't be saved")
+    raise ValueError(f"the space {plainly(space)} can't be saved")
 
 
 def space_from_data(data: dict[str, Any]) -> spaces.Space[Any]:
