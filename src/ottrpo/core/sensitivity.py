@@ -6,7 +6,8 @@ observation's own deviations,
     s' − s ≈ b + F s + B a,    M = (1 − floor) BᵀB / mean(diag BᵀB) + floor · 1
 
 so that (a − a')ᵀM(a − a') is how far apart the expected next observations are, squared; the
-diagonal is 1 on average, as that of the squared distance. What moves the body much is dear to change.
+diagonal is 1 on average, as that of the squared distance. What moves the body much is dear to
+change.
 """
 
 import numpy as np

@@ -110,8 +110,8 @@ class CandidatesModel(GaussianModel):
         )
         if self.options.region == "sinkhorn":
             rows_of = gain_rk, problem.cost_rk, given.radius, candidate_rkd, noise_sjd, state
-            told = {"shrink": self.options.shrink, "entropy": self.options.entropy}
-            return candidates_sinkhorn_plan(*rows_of, **told)
+            shrink, entropy = self.options.shrink, self.options.entropy
+            return candidates_sinkhorn_plan(*rows_of, shrink=shrink, entropy=entropy)
         return candidates_plan(problem, candidate_rkd, noise_sjd, state, self.options.shrink)
 
     def among(self, given: Given, source: Array, candidate: Array, noise: Array) -> Plan:

@@ -101,7 +101,7 @@ class FiniteModel(Model):
         solve: Any = finite_plan
         if self.options.region == "sinkhorn":
             solve = partial(labels_sinkhorn_plan, entropy=self.options.entropy)
-        plan = solve(probability, gain, allowed, cost_sab, given.radius, shrink=shrink)
+        plan: Plan = solve(probability, gain, allowed, cost_sab, given.radius, shrink=shrink)
         return plan._replace(rows=plan.rows | {"gain": gain}) if self.update == "gain" else plan
 
     def gain(self, given: Given, probability_rfk: Array) -> Array:
