@@ -101,7 +101,9 @@ class Categorical(Drawn):
         """Logarithm of the probability of an action of each row."""
         label = self._actions.labels_of(actions)
         if ((label < 0) | (label >= self._actions.counts)).any():  # -1 would be the last one
-            raise ValueError(f"actions must be among the labels, got {in_short(actions)}")
+            raise ValueError(
+                f"actions must be among the labels, got {in_short(np.asarray(actions).tolist())}"
+            )
         return np.take_along_axis(self._log, label[..., None], -1)[..., 0].sum(-1)
 
     def entropy(self) -> Array:

@@ -15,7 +15,8 @@ _KEPT_BY_SB3 = ("tensorboard_log", "verbose", "n_envs", "seed", "device")
 # what programs for SB3's policies look for; an answer that is a copy would take no change
 _OF_TORCH = (
     *("parameters", "named_parameters", "modules", "optimizer", "log_std", "action_dist"),
-    *("features_extractor", "mlp_extractor", "action_net", "value_net"),
+    *("features_extractor", "pi_features_extractor", "vf_features_extractor"),
+    *("mlp_extractor", "action_net", "value_net"),
 )
 _NOT_TORCH_S = (
     "networks are JAX's and not torch's; state_dict() has copies of their arrays, "
