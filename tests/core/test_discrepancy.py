@@ -17,6 +17,7 @@ from ottrpo.core import (
     gaussian_w2_squared,
     mean_shift_squared,
     total_variation,
+    violation,
     update_policy,
 )
 from ottrpo.core.simplex import optimal_plan
@@ -121,3 +122,8 @@ def test_gaussians_agree_with_pot():
 def test_bad_measures_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_what_was_spent_and_is_no_number_is_not_called_within_the_radius():
+    assert np.isnan(violation(np.nan, 1.0))
+    assert violation(np.inf, 1.0) == np.inf

@@ -59,7 +59,7 @@ def floats(name: str, value: ArrayLike, *, ndim: int | None = None) -> Floats:
     """``value`` as a finite float64 array of the given number of axes."""
     try:
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must be an array of numbers, got {in_short(value)}") from error
     if ndim is not None and array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} axes, got shape {array.shape}")
@@ -80,7 +80,7 @@ def positive_number(name: str, value: Any) -> float:
     """``value`` as a finite float above zero."""
     try:
         number = float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must be a positive number, got {in_short(value)}") from error
     require(np.isfinite(number) and number > 0, f"{name} must be positive and finite, got {number}")
     return number
