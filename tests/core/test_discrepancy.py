@@ -17,8 +17,8 @@ from ottrpo.core import (
     gaussian_w2_squared,
     mean_shift_squared,
     total_variation,
-    violation,
     update_policy,
+    violation,
 )
 from ottrpo.core.simplex import optimal_plan
 

@@ -114,7 +114,7 @@ def test_a_dual_value_that_float64_has_not_is_refused(multiplier):
     rows = DualProblem([1e300], [[0.0, 1e300]], [[0.0, 1.0]], 1e300)
     linear = LinearProblem([1.0], [[1e200]], 1e300)
     for problem in (rows, linear):
-        with pytest.raises(ValueError, match="rescale|infinite at multiplier 0"):
+        with pytest.raises(ValueError, match=r"rescale|infinite at multiplier 0"):
             dual_value(problem, multiplier)
         for wrong in (-1.0, np.nan, np.inf):
             with pytest.raises(ValueError, match="multiplier must be"):

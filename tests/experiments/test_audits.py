@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from tests.persistence.faulty_disk import FaultyDisk, Killed
 
 from ottrpo.cli import main
 from ottrpo.core import update_policy
@@ -17,7 +18,6 @@ from ottrpo.results.layout import AUDIT
 from ottrpo.results.reading import read_study
 from ottrpo.tabular import WPO, TabularOTTRPO
 from ottrpo.tabular.problem import Improvement
-from tests.persistence.faulty_disk import FaultyDisk, Killed
 
 GRID = """
 description = "for tests"

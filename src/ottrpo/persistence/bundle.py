@@ -372,7 +372,10 @@ def read_plain(path: Path, limit: int, *, follow: bool = True) -> bytes:
         if status.st_size > limit:
             raise ValueError(f"it has {status.st_size:,} bytes, more than {limit:,}")
         with os.fdopen(handle, "rb", closefd=False) as file:
-            return file.read(limit)
+            content = file.read(limit)
+        if content is None:  # as of /proc/kmsg, which calls itself regular and lets one wait
+            raise ValueError("it is not a regular file")
+        return content
     finally:
         os.close(handle)
 
