@@ -13,6 +13,9 @@ Bools = NDArray[np.bool_]
 Integers = NDArray[np.intp]
 
 
+LONGEST_WORDS = 2000  # characters of a name or a description
+
+
 class Refused(ValueError, AssertionError, NotImplementedError):
     """A setting or a space that can't be had.
 
@@ -50,8 +53,8 @@ def require_whole(name: str, value: Any, low: int) -> None:
 
 
 def require_words(name: str, value: Any) -> None:
-    """Refuse what is no text, or holds something that a terminal would obey."""
-    right = isinstance(value, str) and value.isprintable()
+    """Refuse what is no text, holds something that a terminal would obey, or would flood it."""
+    right = isinstance(value, str) and value.isprintable() and len(value) <= LONGEST_WORDS
     require(right, f"{name} must be words, got {in_short(value)}")
 
 
