@@ -275,6 +275,36 @@ def test_what_changes_arithmetic_stands_in_the_manifest(monkeypatch):
     assert provenance.arithmetic()["JAX_ENABLE_X64"] == "True"
 
 
+@pytest.mark.parametrize("loaded", [False, True])
+def test_what_changes_arithmetic_is_the_same_before_and_after_jax_is_loaded(monkeypatch, loaded):
+    from ottrpo.experiments import provenance
+
+    for name in provenance.JAX_ARITHMETIC:
+        monkeypatch.delenv(name, raising=False)
+    if not loaded:
+        monkeypatch.delitem(sys.modules, "jax", raising=False)
+    assert provenance.arithmetic().items() >= provenance.JAX_ARITHMETIC.items()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("JAX_DISABLE_JIT", "1"),  # what is not compiled whole rounds otherwise
+        ("ATEN_CPU_CAPABILITY", "default"),
+        ("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX2"),
+        ("NUMBA_DISABLE_JIT", "1"),
+    ],
+)
+def test_what_libraries_are_told_from_outside_stands_there_too(monkeypatch, name, value):
+    from ottrpo.experiments import provenance
+
+    monkeypatch.delitem(sys.modules, "jax", raising=False)  # as in a process that begins
+    before = provenance.arithmetic()
+    monkeypatch.setenv(name, value)
+    changed = {key for key, told in provenance.arithmetic().items() if told != before[key]}
+    assert changed == {name}
+
+
 def test_processors_of_one_name_are_told_apart_by_their_instructions(tmp_path, monkeypatch, capsys):
     from ottrpo.experiments import provenance
 

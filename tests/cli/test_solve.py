@@ -33,6 +33,7 @@ def test_rows(tmp_path, capsys):
     assert json.loads(told.out) == {
         "multiplier": 1.0,
         "split": 0.75,
+        "farthest_share": 0.25,
         "spent": 0.25,
         "value": 0.25,
         "gap": 0.0,
@@ -49,6 +50,16 @@ def test_finite(tmp_path, capsys):
     report = json.loads(told.out)
     assert (report["multiplier"], report["split"], report["value"]) == (2.0, 0.75, -0.5)
     assert report["policy"] == [[0.75, 0.25]]
+
+
+def test_a_tiny_radius_moves_a_tiny_share(tmp_path, capsys):
+    _, told = solve(FINITE | {"radius": 1e-20}, tmp_path, capsys, "--json")
+    report = json.loads(told.out)
+    assert report["split"] == 1.0  # which can't tell
+    assert report["farthest_share"] == pytest.approx(1e-20)
+    assert report["policy"][0][1] == pytest.approx(1e-20)
+    _, told = solve(ROWS | {"radius": 1e-20}, tmp_path, capsys, "--json")
+    assert json.loads(told.out)["gap"] == 0.0
 
 
 @pytest.mark.parametrize("gain", ["gain", "q", "advantage"])
@@ -102,6 +113,13 @@ def test_standard_input_and_text(monkeypatch, capsys):
     assert values == [1.0, 0.75, 0.25, 0.25, 0.0]
 
 
+def test_standard_input_has_an_end(monkeypatch, capsys):
+    monkeypatch.setattr("ottrpo.cli.solve.MAX_BYTES", 100)
+    monkeypatch.setattr("sys.stdin", io.StringIO(" " * 101))
+    assert main(["solve", "-"]) == 2
+    assert "more than 100 characters" in capsys.readouterr().err
+
+
 def test_a_radius_that_does_not_bind_is_said(tmp_path, capsys):
     _, told = solve(ROWS | {"radius": 2.0}, tmp_path, capsys)
     assert "does not limit" in told.out
@@ -126,6 +144,10 @@ def test_a_radius_that_does_not_bind_is_said(tmp_path, capsys):
         (ROWS | {"gain_rk": [[0.0, True]]}, "gain_rk must be made of numbers, got true or false"),
         (FINITE | {"cost": {"kind": "p-norm", "p": True}}, "cost must be made of numbers"),
         ({"gain_rk": [[1.0]]}, "missing"),
+        (ROWS | {"stay_r": [0.7]}, "stay_r must name candidates"),
+        (ROWS | {"stay_r": [1e30]}, "stay_r must name candidates"),
+        (ROWS | {"stay_r": [10**30]}, "stay_r must name candidates"),
+        (ROWS | {"stay_r": {"a": 1}}, "stay_r must be an array of numbers"),
         (ROWS | {"weight_r": [-1.0]}, "weight_r must not be negative"),
         (ROWS | {"gain_rk": [[0.0], [1.0, 2.0]]}, "gain_rk must be an array of numbers"),
         (ROWS | {"cost_rk": [[1.0, 1.0]]}, "cost 0"),

@@ -18,6 +18,7 @@ from ottrpo.core import (
     mean_shift_squared,
     total_variation,
     update_policy,
+    violation,
 )
 from ottrpo.core.simplex import optimal_plan
 
@@ -121,3 +122,8 @@ def test_gaussians_agree_with_pot():
 def test_bad_measures_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_what_was_spent_and_is_no_number_is_not_called_within_the_radius():
+    assert np.isnan(violation(np.nan, 1.0))
+    assert violation(np.inf, 1.0) == np.inf

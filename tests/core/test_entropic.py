@@ -264,7 +264,7 @@ def test_the_region_of_kullback_and_leibler_is_that_of_scipy():
 
 def test_a_tiny_region_of_kullback_and_leibler_keeps_its_digits():
     policy_sa, gain_sa = np.array([[0.25, 0.75]]), np.array([[1.0, 0.0]])
-    for radius in (1e-8, 1e-12, 1e-16):
+    for radius in (1e-8, 1e-12, 1e-16, 1e-24, 1e-40, 1e-200):
         solution = solve_dual(kl_problem(policy_sa, [1.0], gain_sa, radius))
         # to second order KL = Var(A) / (2λ²)
         assert solution.multiplier == pytest.approx(
@@ -319,6 +319,16 @@ def test_compiled_and_mapped_it_is_the_same():
     assert narrow.value.dtype == np.float32
     np.testing.assert_allclose(narrow.value, found.value, atol=2e-4)
     np.testing.assert_allclose(narrow.spent, found.spent, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("weight", "gain", "radius"),
+    [(1e-296, 1e-252, 1e-320), (1e190, 1e-189, 1e-262), (1e300, 1e300, 1e300)],
+)
+def test_a_region_that_float64_can_not_tell_from_nothing_is_refused(weight, gain, radius):
+    # each was answered with a plan that spent nothing or 10²⁵ times its radius, or with a warning
+    with pytest.raises(ValueError, match="too far apart"):
+        solve_dual(kl_problem([[0.6, 0.4]], [weight], [[gain, -gain]], radius))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ottrpo.core import DualProblem, LinearProblem, solve_dual, update_policy
+from ottrpo.core import (
+    DualProblem,
+    LinearProblem,
+    dual_value,
+    kl_problem,
+    solve_at,
+    solve_dual,
+    update_policy,
+)
 from ottrpo.core.costs import Binary
 from ottrpo.core.exact import exact_dot, ratio_down, upper_dot
 
@@ -93,6 +101,35 @@ def test_an_answer_that_float64_has_not_is_refused(gain, cost, weight, radius, w
         solve_dual(DualProblem([weight], [[0.0, gain]], [[0.0, cost]], radius))
 
 
+def test_costs_that_underflow_are_counted_and_not_waited_for():
+    # each of these is nothing in float64, and together they are more than the radius
+    weight_r, gain_rk, cost_rk = [2.0**-1000] * 4, [[0.0, 1.0]] * 4, [[0.0, 2.0**-75]] * 4
+    assert check(DualProblem(weight_r, gain_rk, cost_rk, 5e-324)) == "binding"
+    weight_r = np.random.default_rng(0).integers(1, 2000, 30) * 5e-324
+    assert check(DualProblem(weight_r, [[0.0, 1.0]] * 30, [[0.0, 0.3]] * 30, 6e-323)) == "binding"
+
+
+@pytest.mark.parametrize("multiplier", [1e300, 5e-324, 0.0])
+def test_a_dual_value_that_float64_has_not_is_refused(multiplier):
+    rows = DualProblem([1e300], [[0.0, 1e300]], [[0.0, 1.0]], 1e300)
+    linear = LinearProblem([1.0], [[1e200]], 1e300)
+    for problem in (rows, linear):
+        with pytest.raises(ValueError, match=r"rescale|infinite at multiplier 0"):
+            dual_value(problem, multiplier)
+        for wrong in (-1.0, np.nan, np.inf):
+            with pytest.raises(ValueError, match="multiplier must be"):
+                dual_value(problem, wrong)
+
+
+def test_a_price_whose_answer_float64_has_not_is_refused():
+    with pytest.raises(ValueError, match="rescale"):
+        solve_at(LinearProblem([1.0], [[1e200]], 1.0), 1e-200)
+    with pytest.raises(ValueError, match="rescale"):
+        solve_at(DualProblem([1e300], [[0.0, 1e300]], [[0.0, 1.0]], 1.0), 1.0)
+    with pytest.raises(ValueError, match="rescale"):
+        solve_at(kl_problem([[0.5, 0.5]], [1e300], [[0.0, 1e300]], 1.0), 1e-300)
+
+
 def test_a_budget_met_by_rounded_sums_alone_is_kept():
     # ten tenths are 1 in float64 and a little more in truth
     problem = DualProblem([1.0] * 10, [[0.0, 1.0]] * 10, [[0.0, 0.1]] * 10, radius=1.0)
@@ -136,6 +173,14 @@ class TestLinearGain:
         wide = solve_dual(LinearProblem([0.25, 0.75], gradient, 0.1 * scale**1.5, metric))
         assert wide.multiplier == pytest.approx(plain.multiplier / scale**0.75, rel=1e-12)
         assert wide.nearest_r == pytest.approx(plain.nearest_r * scale**0.75, rel=1e-12)
+
+    def test_a_multiplier_whose_square_has_lost_bits_does_not_overspend(self):
+        # the energy and the radius are both well within float64, and their ratio is not
+        gradient = [-3.0, 1.0, -1.0, 0.0, -1.0, -3.0]
+        problem = LinearProblem([5.50899e-212], [gradient], 4.54e109)
+        displacement = [Fraction(x) for x in solve_dual(problem).nearest_r[0].tolist()]
+        spent = Fraction(5.50899e-212) * sum(x**2 for x in displacement)
+        assert 1 - spent / Fraction(4.54e109) == pytest.approx(0, abs=1e-14)
 
     @pytest.mark.parametrize(
         ("weight", "gradient", "radius"),

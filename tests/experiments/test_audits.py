@@ -1,15 +1,20 @@
 """Audited runs: every update of a tabular agent checked from outside, in its process."""
 
 import csv
+import json
+from contextlib import suppress
 
 import numpy as np
 import pytest
+from tests.persistence.faulty_disk import FaultyDisk, Killed
 
 from ottrpo.cli import main
 from ottrpo.core import update_policy
 from ottrpo.core.costs import Binary, TableCost
-from ottrpo.experiments.audits import Auditor, pot_discrepancy
+from ottrpo.experiments.audits import Auditor, pot_discrepancy, run_audited
+from ottrpo.experiments.run import plan_run
 from ottrpo.reports.readme import study_table
+from ottrpo.results.layout import AUDIT
 from ottrpo.results.reading import read_study
 from ottrpo.tabular import WPO, TabularOTTRPO
 from ottrpo.tabular.problem import Improvement
@@ -65,6 +70,23 @@ def test_only_tabular_agents_can_be_audited(tmp_path, monkeypatch, capsys):
     (tmp_path / "bad.toml").write_text(GRID.replace("FrozenLake-v1", "Pendulum-v1", 1))
     assert main(["reproduce", "bad.toml"]) == 2
     assert "only the tabular agents can be audited" in capsys.readouterr().err
+
+
+def test_what_an_audit_found_is_there_as_a_whole_or_not_at_all(tmp_path):
+    def points(at=None):
+        path = tmp_path / str(at)
+        path.mkdir()
+        with pytest.MonkeyPatch.context() as patch, suppress(Killed):
+            disk = FaultyDisk(patch, path, "killed before", at)
+            run_audited(plan_run("FrozenLake-v1", seed=0, steps=300), path)
+        if (path / AUDIT).exists():
+            assert json.loads((path / AUDIT).read_text())["updates"] > 0
+        return disk.points
+
+    writing = [at for at, point in enumerate(points()) if f".{AUDIT}" in point]
+    assert len(writing) == 4  # open, write, fsync and replace
+    for at in writing:
+        assert f".{AUDIT}" in points(at)[-1]
 
 
 @pytest.mark.slow

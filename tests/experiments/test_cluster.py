@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pytest
 from result_tables import without_times
+from tests.persistence.faulty_disk import FaultyDisk, Killed
 
 from ottrpo.cli import main
 from ottrpo.experiments import cluster
@@ -152,6 +153,35 @@ class Ears:
 
     def tick(self):
         pass
+
+
+def test_a_directory_that_comes_home_is_there_as_a_whole(tmp_path, counting):
+    cell = Cell(environment="Taxi-v4", agent="counting")
+    study = Study(name="s", description="d", cells=(cell,))
+
+    def told(where, text):
+        (job,) = jobs_of(study, tmp_path / where, seeds=None, steps=None)
+        job.path.mkdir(parents=True)
+        for name in "abc":
+            (job.path / name).write_text(text)
+        return job
+
+    here = told("here", "new")
+    here.log.write_text("log")
+    state = cluster.pack(here)
+
+    def points(at=None):
+        there = told(f"killed at {at}", "old")
+        with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Killed):
+            disk = FaultyDisk(patch, tmp_path / f"killed at {at}", "killed before", at)
+            cluster.unpack(state, there)
+        if there.path.exists():
+            found = [(there.path / name).read_text() for name in "abc"]
+            assert found in (["new"] * 3, ["old"] * 3)
+        return len(disk.points)
+
+    for at in range(points()):
+        assert points(at) == at + 1
 
 
 def state_of(job, folder, timestep, *, finished):

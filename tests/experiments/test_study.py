@@ -72,6 +72,7 @@ def test_a_setting_inside_a_table_can_vary(tmp_path):
         ('label = "wide region"', "label = 7", "mine.toml: label must be words, got 7"),
         ('label = "wide region"', 'label = "a\\u001b[31m"', r"label must be words, got 'a\\x1b\["),
         ('"for tests"', '"a\\u001b[31m"', r"mine.toml: description must be words, got 'a\\x1b"),
+        ('"for tests"', '"' + "a" * 100_000 + '"', "description must be words, got 'aaa"),
         ("seeds = 2", 'workers = "many"', "workers must be a whole number from 1 on, got 'many'"),
         ('paper = ["tab:trained:scores"]', "paper = 7", "paper is a list, got 7"),
         ("seeds = 2", 'seeds = "two"', "seeds must be a whole number from 1 on, got 'two'"),

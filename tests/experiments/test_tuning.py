@@ -1,6 +1,7 @@
 """Searching for settings: what is found is kept, gone on with, and can be trained with."""
 
 import json
+import os
 import tomllib
 from contextlib import contextmanager
 
@@ -151,3 +152,22 @@ def test_a_configuration_file_of_one_s_own(tmp_path, capsys):
     path.write_text("[settings]\nradiuss = 0.1\n")
     assert main(train) == 2
     assert "'radiuss' is not a setting of ottrpo; did you mean 'radius'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["{", "[]\n", '{"op_code": 99}\n', "[" * 100_000 + "\n", None])
+def test_a_file_that_is_no_search_is_refused_in_one_line(content, tmp_path):
+    storage = tmp_path / "search"
+    if content is None:
+        os.mkfifo(storage)
+    else:
+        storage.write_text(content + "\n")
+    with pytest.raises(ValueError, match="search can't be read as a search") as refused:
+        tuning.open_search(SEARCH, storage)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_search_of_gigabytes_is_not_read(tmp_path):
+    with (tmp_path / "search").open("wb") as file:
+        file.truncate(2**33)
+    with pytest.raises(ValueError, match="more than 67,108,864"):
+        tuning.open_search(SEARCH, tmp_path / "search")

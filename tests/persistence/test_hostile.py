@@ -170,3 +170,10 @@ def test_the_limits_are_those_that_the_page_tells():
     limits = (bundle.MAX_ARRAYS, bundle.MAX_AXES, bundle.MAX_ARRAYS_HEADER)
     limits += (strict_json.MAX_BYTES, strict_json.MAX_DEPTH, strict_json.MAX_DIGITS)
     assert re.findall(r"[\d,]*\d", table) == [f"{limit:,}" for limit in limits]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_arrays_that_no_honest_writer_makes_are_not_read(value):
+    forged = hostile.forged(hostile.KIND, {"w": np.array([1.0, value])}, hostile.DATA)
+    with pytest.raises(bundle.BundleError, match="the array 'w' holds NaN or infinity"):
+        bundle.read(io.BytesIO(forged), hostile.KIND)

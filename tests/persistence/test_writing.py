@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -249,3 +250,12 @@ def test_a_kill_at_any_moment_leaves_a_good_checkpoint(tmp_path):
         assert told[0] == reached + 1
         assert latest.step >= max([*told, *rest])
         reached = latest.step
+
+
+def test_a_file_that_lets_one_wait_is_refused(tmp_path, monkeypatch):
+    """As /proc/kmsg does, which calls itself a regular file."""
+    (tmp_path / "f").write_bytes(b"x")
+    waits = contextlib.nullcontext(SimpleNamespace(read=lambda limit: None))
+    monkeypatch.setattr(os, "fdopen", lambda *_, **__: waits)
+    with pytest.raises(ValueError, match="not a regular file"):
+        bundle.read_plain(tmp_path / "f", 10)

@@ -10,9 +10,9 @@ from ottrpo.core import (
     DualSolution,
     FiniteProblem,
     LinearProblem,
+    PolicyUpdate,
     dual_value,
     finite_problem,
-    push_forward,
     solve_dual,
 )
 from ottrpo.core.checks import require
@@ -71,27 +71,27 @@ def solve_report(problem: Problem) -> dict[str, Any]:
     if not isinstance(problem, FiniteProblem):
         return _report(problem, solve_dual(problem))
     solution = solve_dual(problem.dual)
-    maps = [(solution.nearest_r, solution.split), (solution.farthest_r, 1.0 - solution.split)]
     return {
         **_report(problem.dual, solution),
         "state_r": problem.state_r.tolist(),
         "action_r": problem.action_r.tolist(),
-        "policy": push_forward(problem, maps).tolist(),
+        "policy": PolicyUpdate.by(problem, solution).policy_sa.tolist(),
     }
 
 
 def _report(problem: DualProblem | LinearProblem, solution: DualSolution) -> dict[str, Any]:
-    with np.errstate(all="ignore"):  # what is no number is refused below
-        gap = dual_value(problem, solution.multiplier) - _primal_value(problem, solution)
     found = {
         "multiplier": solution.multiplier,
         "split": solution.split,
+        "farthest_share": solution.farthest_share,
         "spent": solution.spent,
         "value": solution.value,
-        "gap": gap,
     }
-    wrong = [f"{name} {value}" for name, value in found.items() if not np.isfinite(value)]
-    require(not wrong, f"its numbers are too far apart for float64: {', '.join(wrong)}")
+    _require_finite(found)
+    with np.errstate(all="ignore"):  # what is no number is refused below
+        gap = dual_value(problem, solution.multiplier) - _primal_value(problem, solution)
+    found["gap"] = gap
+    _require_finite(found)
     return {
         **found,
         "binding": bool(solution.binding),
@@ -102,14 +102,19 @@ def _report(problem: DualProblem | LinearProblem, solution: DualSolution) -> dic
     }
 
 
+def _require_finite(found: Mapping[str, float]) -> None:
+    wrong = [f"{name} {value}" for name, value in found.items() if not np.isfinite(value)]
+    require(not wrong, f"its numbers are too far apart for float64: {', '.join(wrong)}")
+
+
 def _primal_value(problem: DualProblem | LinearProblem, solution: DualSolution) -> float:
-    """The gain of the plan itself: both maps, in the shares t* and 1 - t*."""
+    """The gain of the plan itself: both maps, in their shares."""
     if isinstance(problem, LinearProblem):
         return float(problem.weight_r @ (problem.gradient_rd * solution.nearest_r).sum(axis=1))
     row = np.arange(problem.rows)
     nearest = problem.weight_r @ problem.gain_rk[row, solution.nearest_r]
     farthest = problem.weight_r @ problem.gain_rk[row, solution.farthest_r]
-    return float(solution.split * nearest + (1.0 - solution.split) * farthest)
+    return float(nearest + solution.farthest_share * (farthest - nearest))
 
 
 def _has_truth(value: Any) -> bool:

@@ -56,7 +56,10 @@ class Solve:
 
     def _text(self) -> str:
         if self.problem == "-":
-            return sys.stdin.read()
+            text = sys.stdin.read(MAX_BYTES + 1)
+            if len(text) > MAX_BYTES:
+                raise ValueError(f"it has more than {MAX_BYTES:,} characters")
+            return text
         from ottrpo.persistence.bundle import read_plain
 
         return read_plain(Path(self.problem), MAX_BYTES).decode("utf-8")

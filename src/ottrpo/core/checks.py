@@ -13,6 +13,9 @@ Bools = NDArray[np.bool_]
 Integers = NDArray[np.intp]
 
 
+LONGEST_WORDS = 2000  # characters of a name or a description
+
+
 class Refused(ValueError, AssertionError, NotImplementedError):
     """A setting or a space that can't be had.
 
@@ -50,8 +53,8 @@ def require_whole(name: str, value: Any, low: int) -> None:
 
 
 def require_words(name: str, value: Any) -> None:
-    """Refuse what is no text, or holds something that a terminal would obey."""
-    right = isinstance(value, str) and value.isprintable()
+    """Refuse what is no text, holds something that a terminal would obey, or would flood it."""
+    right = isinstance(value, str) and value.isprintable() and len(value) <= LONGEST_WORDS
     require(right, f"{name} must be words, got {in_short(value)}")
 
 
@@ -59,7 +62,7 @@ def floats(name: str, value: ArrayLike, *, ndim: int | None = None) -> Floats:
     """``value`` as a finite float64 array of the given number of axes."""
     try:
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must be an array of numbers, got {in_short(value)}") from error
     if ndim is not None and array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} axes, got shape {array.shape}")
@@ -80,7 +83,7 @@ def positive_number(name: str, value: Any) -> float:
     """``value`` as a finite float above zero."""
     try:
         number = float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must be a positive number, got {in_short(value)}") from error
     require(np.isfinite(number) and number > 0, f"{name} must be positive and finite, got {number}")
     return number

@@ -54,12 +54,12 @@ def audit(problem: FiniteProblem, new_policy_sa: ArrayLike, multiplier: float) -
 
 
 def violation(spent: float, radius: float) -> float:
-    """By how much ``spent`` exceeds ``radius``; 0 within rounding.
+    """By how much ``spent`` exceeds ``radius``; 0 within rounding, NaN if that is not known.
 
     >>> violation(1.0 + 1e-12, 1.0), violation(1.5, 1.0)
     (0.0, 0.5)
     """
-    return spent - radius if spent > radius * (1.0 + VIOLATION_RTOL) else 0.0
+    return 0.0 if spent <= radius * (1.0 + VIOLATION_RTOL) else spent - radius
 
 
 def discrepancy(mu_a: ArrayLike, nu_b: ArrayLike, cost_ab: ArrayLike) -> float:

@@ -29,6 +29,8 @@ from .traceable import lift, solve_linear
 
 # What a sum of rounded products may lack, as a share of it, for each of them.
 ROUNDING = 2.0**-52
+# What is lacked by rounding is made good by once that much less; products that underflow lack more.
+TRIES = 3
 # Slopes below this may have lost bits, or have become 0.
 SMALLEST_SLOPE = 2.0**-960
 
@@ -57,19 +59,27 @@ def regularised_advantage(problem: DualProblem, multiplier: float) -> Floats:
     return phi_r
 
 
-@singledispatch
 def dual_value(problem: Any, multiplier: float) -> float:
     """G(λ): an upper bound on the primal value for every λ ≥ 0, attained at λ*."""
+    require(0 <= multiplier < math.inf, f"multiplier must be finite and not negative: {multiplier}")
+    with np.errstate(all="ignore"):  # what is no number is told below
+        value = _dual_value(problem, multiplier)
+    require(math.isfinite(value), "the value of the dual overflows float64: rescale")
+    return value
+
+
+@singledispatch
+def _dual_value(problem: Any, multiplier: float) -> float:
     raise TypeError(NO_PROBLEM.format(type(problem).__name__))
 
 
-@dual_value.register
+@_dual_value.register
 def _(problem: DualProblem, multiplier: float) -> float:
     phi_r = regularised_advantage(problem, multiplier)
     return float(multiplier * problem.radius + problem.weight_r @ phi_r)
 
 
-@dual_value.register
+@_dual_value.register
 def _(problem: LinearProblem, multiplier: float) -> float:
     energy = lift(problem.weight_r, problem.gradient_rd, problem.metric)[1]
     if energy == 0:
@@ -78,7 +88,7 @@ def _(problem: LinearProblem, multiplier: float) -> float:
     return float(multiplier * problem.radius + energy / (4 * multiplier))
 
 
-@dual_value.register
+@_dual_value.register
 def _(problem: SinkhornProblem, multiplier: float) -> float:
     require(multiplier > 0, "the plan of a Sinkhorn problem needs a positive multiplier")
     return smooth_value(problem, multiplier)
@@ -110,10 +120,11 @@ def _(problem: DualProblem) -> DualSolution:
 @solve_dual.register
 def _(problem: LinearProblem) -> DualSolution:
     numbers = problem.weight_r, problem.gradient_rd, problem.radius, problem.metric
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):  # what is no number is told below
         found = _plain(solve_linear(*numbers))
-        energy = 4.0 * found.multiplier**2 * problem.radius
-        if not SMALLEST_SLOPE < energy < 1 / SMALLEST_SLOPE or not found.value > 0:
+        ratio = 4.0 * found.multiplier**2  # of the energy to the radius
+        in_range = [SMALLEST_SLOPE < x < 1 / SMALLEST_SLOPE for x in (ratio, ratio * numbers[2])]
+        if not all(in_range) or not found.value > 0:
             found = _solve_scaled(*numbers)
     require(
         np.isfinite([*found[:3], np.abs(found.nearest_r).max()]).all(),
@@ -124,16 +135,18 @@ def _(problem: LinearProblem) -> DualSolution:
 
 @solve_dual.register
 def _(problem: SinkhornProblem) -> SinkhornSolution:
-    least = least_spent(problem)
+    with np.errstate(all="ignore"):  # what is no number is told below
+        least, found = least_spent(problem), solve_sinkhorn(*problem.arrays)
     require(
-        problem.radius > least,
+        not problem.radius <= least,
         f"the radius must be above {least}, which the entropy alone takes, got {problem.radius}: "
         "lower the entropy or raise the radius",
     )
-    with np.errstate(all="ignore"):  # what is no number is told below
-        found = solve_sinkhorn(*problem.arrays)
+    finite = all(np.isfinite(number).all() for number in found)
+    # neighbours in float64 that spend far more and far less, or nothing but rounding
+    told_apart = not found.binding or found.spent > problem.radius / 2
     require(
-        all(np.isfinite(number).all() for number in found),
+        finite and told_apart and found.spent <= problem.radius,
         "its numbers are too far apart for float64: rescale the gains, the costs or the entropy",
     )
     multiplier, value, spent, binding, plan_rk, transport = found
@@ -194,7 +207,7 @@ def _plain(solution: DualSolution) -> DualSolution:
 def _solve(problem: DualProblem) -> DualSolution:
     pairs = problem.candidates == 2 and problem.allowed_rk is None
     budget, radius = problem.radius, amount(problem.radius)
-    while True:
+    for _ in range(TRIES):
         walked = walk_pairs(problem, budget) if pairs else walk(problem, budget)
         nearest_r, farthest_r, (multiplier, paid) = walked
         spending = _spending(problem, nearest_r, farthest_r, upper_dot)
@@ -202,6 +215,8 @@ def _solve(problem: DualProblem) -> DualSolution:
             break
         # the budget was met by rounded sums, and is not by what they stand for
         budget -= problem.gain_rk.size * ROUNDING * problem.radius
+    else:  # products below float64's range lack more than rounding
+        raise FloatingPointError
     # the nearest map attains every Φ_r(λ*)
     value = float(problem.weight_r @ pick(problem.gain_rk, nearest_r))
     value += multiplier * (problem.radius - paid)

@@ -237,7 +237,7 @@ def _tilted(xp: Any, rows: _Rows, inverse: Array) -> _Tilted:
     log_r = _log_mean(xp, q_rk, score_rk)
     ratio_rk = score_rk - log_r[:, None]
     plan_rk = q_rk * xp.exp(ratio_rk)
-    divergence_r = xp.sum(plan_rk * ratio_rk - q_rk * xp.expm1(ratio_rk), axis=1)
+    divergence_r = xp.sum(_divergence(xp, q_rk, plan_rk, ratio_rk), axis=1)
     transport = rows.weight_r @ xp.sum(plan_rk * rows.cost_rk, axis=1)
     return _Tilted(
         plan_rk=plan_rk,
@@ -246,6 +246,14 @@ def _tilted(xp: Any, rows: _Rows, inverse: Array) -> _Tilted:
         spent=transport + rows.entropy * (rows.weight_r @ divergence_r),
         smooth_r=rows.entropy * (log_r + top_r),
     )
+
+
+def _divergence(xp: Any, q_rk: Array, plan_rk: Array, ratio_rk: Array) -> Array:
+    """The terms q (r eʳ − eʳ + 1); where r is near 0 they cancel, and their series does not."""
+    near_rk = xp.abs(ratio_rk) < xp.finfo(ratio_rk.dtype).eps ** (1 / 3)
+    r_rk = xp.where(near_rk, ratio_rk, 0.0)
+    series_rk = (q_rk * r_rk) * r_rk * (0.5 + r_rk * (1 / 3 + r_rk / 8))
+    return xp.where(near_rk, series_rk, plan_rk * ratio_rk - q_rk * xp.expm1(ratio_rk))
 
 
 def _log_mean(xp: Any, q_rk: Array, score_rk: Array) -> Array:

@@ -19,8 +19,8 @@ UNITS = 1 << 2 * BITS
 HALF_BITS = float(2**27 + 1)  # splits 53 bits into two halves (Veltkamp)
 # A pairwise sum of n < 2^50 numbers is wrong by less than this share of the sum of their sizes.
 SUM_ERROR = 2.0**-46
-# Below this the second half of a product is not exact, but wrong by UNDERFLOW at most.
-TINY, UNDERFLOW = 2.0**-960, 2.0**-1070
+# Below this the second half of a product is not exact.
+TINY = 2.0**-960
 # Up to this many products integers are quicker.
 FEW = 8
 
@@ -43,13 +43,13 @@ def upper_dot(x_r: Floats, y_r: Floats) -> int:
     if x_r.size <= FEW:
         return exact_dot(x_r, y_r)
     high_r, low_r = _product(x_r, y_r)
+    if high_r.min() < TINY:
+        return exact_dot(x_r, y_r)
     # all of these are multiples of one power of two, and their sum is exact
     grid = ldexp(1.0, frexp(high_r.sum())[1] + 1)
     lead_r = (high_r + grid) - grid
     low_r += high_r - lead_r
     error = SUM_ERROR * float(abs(low_r).sum())
-    if high_r.min() < TINY:
-        error += x_r.size * UNDERFLOW
     return sum(map(amount, (float(lead_r.sum()), float(low_r.sum()), error)))
 
 

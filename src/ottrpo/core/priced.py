@@ -11,14 +11,18 @@ at λ* of a budget it has the maps, or the plan, of that budget.
 """
 
 from functools import singledispatch
-from typing import Any
+from typing import Any, TypeVar
 
-from .checks import positive_number
+import numpy as np
+
+from .checks import Floats, positive_number, require
 from .dual import NO_PROBLEM
 from .entropic import SinkhornProblem, SinkhornSolution, sinkhorn_at
 from .problems import DualProblem, LinearProblem
 from .solution import DualSolution
 from .traceable import lift, rows_at
+
+Solution = TypeVar("Solution")
 
 
 def multiplier_of_step(step: float) -> float:
@@ -27,7 +31,7 @@ def multiplier_of_step(step: float) -> float:
     >>> multiplier_of_step(0.25)
     2.0
     """
-    return 1.0 / (2.0 * positive_number("step", step))
+    return positive_number("the multiplier of that step", 0.5 / positive_number("step", step))
 
 
 @singledispatch
@@ -50,25 +54,39 @@ def _(problem: DualProblem, multiplier: float) -> DualSolution:
     multiplier = positive_number("multiplier", multiplier)
     allowed_rk, stay_r = problem.allowed_rk, problem.stay_r
     rows = problem.weight_r, problem.gain_rk, problem.cost_rk
-    found = rows_at(*rows, multiplier, allowed_rk, stay_r)
-    return found._replace(multiplier=multiplier, value=float(found.value), spent=float(found.spent))
+    with np.errstate(all="ignore"):  # what is no number is told below
+        found = rows_at(*rows, multiplier, allowed_rk, stay_r)
+    found = found._replace(
+        multiplier=multiplier, value=float(found.value), spent=float(found.spent)
+    )
+    return _finite(found, found.value, found.spent)
 
 
 @solve_at.register
 def _(problem: LinearProblem, multiplier: float) -> DualSolution:
-    multiplier = positive_number("multiplier", multiplier)
-    lifted_rd, energy = lift(problem.weight_r, problem.gradient_rd, problem.metric)
-    moves_r = problem.weight_r > 0
-    displacement_rd = moves_r[:, None] * lifted_rd / (2 * multiplier)
-    gain, spent = float(energy / (2 * multiplier)), float(energy / (4 * multiplier**2))
+    multiplier = np.float64(positive_number("multiplier", multiplier))
+    with np.errstate(all="ignore"):  # what is no number is told below
+        lifted_rd, energy = lift(problem.weight_r, problem.gradient_rd, problem.metric)
+        moves_r = problem.weight_r > 0
+        displacement_rd = moves_r[:, None] * lifted_rd / (2 * multiplier)
+        gain, spent = float(energy / (2 * multiplier)), float(energy / (4 * multiplier**2))
     maps = displacement_rd, displacement_rd
-    return DualSolution(multiplier, gain, spent, bool(energy > 0), 1.0, *maps, 0.0)
+    found = DualSolution(float(multiplier), gain, spent, bool(energy > 0), 1.0, *maps, 0.0)
+    return _finite(found, gain, spent, displacement_rd)
 
 
 @solve_at.register
 def _(problem: SinkhornProblem, multiplier: float) -> SinkhornSolution:
     weight_r, gain_rk, cost_rk, _, entropy, reference_rk = problem.arrays
     multiplier = positive_number("multiplier", multiplier)
-    found = sinkhorn_at(weight_r, gain_rk, cost_rk, multiplier, entropy, reference_rk)
+    with np.errstate(all="ignore"):  # what is no number is told below
+        found = sinkhorn_at(weight_r, gain_rk, cost_rk, multiplier, entropy, reference_rk)
     numbers = {name: float(getattr(found, name)) for name in ("value", "spent", "transport")}
-    return found._replace(binding=True, **numbers)
+    return _finite(found._replace(binding=True, **numbers), *numbers.values(), found.plan_rk)
+
+
+def _finite(found: Solution, *numbers: float | Floats) -> Solution:
+    """The solution, if float64 has all of these numbers of it."""
+    finite = all(np.isfinite(number).all() for number in numbers)
+    require(finite, "what this multiplier leads to overflows float64: rescale")
+    return found

@@ -298,12 +298,13 @@ def assign(instance: object, **values: object) -> None:
 
 def _stay(cost: Floats, allowed: Bools | None, stay_r: ArrayLike | None) -> Integers:
     if stay_r is not None:
-        stay = np.asarray(stay_r, dtype=np.intp)
-        same_shape("stay_r", stay, cost.shape[:1], "the rows of cost_rk")
+        named = floats("stay_r", stay_r)
+        same_shape("stay_r", named, cost.shape[:1], "the rows of cost_rk")
         require(
-            bool(((stay >= 0) & (stay < cost.shape[1])).all()),
+            bool(((named >= 0) & (named < cost.shape[1]) & (named == np.floor(named))).all()),
             f"stay_r must name candidates 0..{cost.shape[1] - 1}",
         )
+        stay = named.astype(np.intp)
     else:
         free = cost == 0 if allowed is None else (cost == 0) & allowed
         stay = free.argmax(axis=1)

@@ -19,6 +19,7 @@ from ottrpo.core import audit
 from ottrpo.core.checks import require
 from ottrpo.core.discrepancy import uniform_step
 from ottrpo.core.problems import cost_table
+from ottrpo.persistence.bundle import write_atomically
 from ottrpo.persistence.lock import DirectoryLock
 from ottrpo.results.layout import AUDIT
 from ottrpo.results.run_directory import RunDirectory
@@ -141,4 +142,4 @@ def run_audited(spec: RunSpec, path: Path) -> None:
             train(spec, agent, RunDirectory.create(path, manifest(spec)), auditor)
         auditor.found.exact_return = capped_return(agent.problem, agent.policy_sa)
         # written last: the run is not finished without it
-        (path / AUDIT).write_text(json.dumps(asdict(auditor.found)) + "\n", encoding="utf-8")
+        write_atomically(path / AUDIT, f"{json.dumps(asdict(auditor.found))}\n".encode())

@@ -149,7 +149,8 @@ def unpack(state: bytes, job: Job) -> None:
     if (incoming / "log").is_file():
         (incoming / "log").replace(job.log)
     if (incoming / "run").is_dir():
-        shutil.rmtree(job.path, ignore_errors=True)
+        if job.path.exists():  # aside, not removed: half of it would be believed
+            job.path.rename(incoming / "before")
         (incoming / "run").rename(job.path)
     shutil.rmtree(incoming)
 

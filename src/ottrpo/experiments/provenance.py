@@ -30,9 +30,19 @@ PACKAGES = (
 )
 # environment variables that change arithmetic, beside XLA_FLAGS
 ARITHMETIC = (
-    *("JAX_DEFAULT_MATMUL_PRECISION", "JAX_PLATFORMS", "NPY_DISABLE_CPU_FEATURES"),
-    *("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"),
+    *("JAX_PLATFORMS", "NPY_DISABLE_CPU_FEATURES", "GLIBC_TUNABLES"),
+    *("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_DISABLE_JIT"),
+    *("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS"),
+    *("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"),
 )
+# those that a program may tell JAX as well, and what holds if nobody does
+JAX_ARITHMETIC = {
+    "JAX_DEFAULT_MATMUL_PRECISION": "None",
+    "JAX_DEFAULT_PRNG_IMPL": "threefry2x32",
+    "JAX_DISABLE_JIT": "False",
+    "JAX_ENABLE_X64": "False",
+    "JAX_THREEFRY_PARTITIONABLE": "True",
+}
 # how the vector instructions of processors begin, by which sums come in another order
 VECTORS = ("avx", "fma", "amx", "asimd", "sve")
 
@@ -61,17 +71,24 @@ def hardware() -> dict[str, Any]:
 
 def arithmetic() -> dict[str, str | None]:
     """What else may change a number: the processor, and how JAX was told to compute."""
-    jax = sys.modules.get("jax")  # set in a program, if not in the environment
-    told = {name: os.environ.get(name) for name in ARITHMETIC}
+    told = {name: os.environ.get(name) for name in ARITHMETIC} | _jax_arithmetic()
     flags = os.environ.get("XLA_FLAGS", "").split()
     told["XLA_FLAGS"] = " ".join(flag for flag in flags if "thread" not in flag)  # those are ours
-    wide = os.environ.get("JAX_ENABLE_X64") if jax is None else str(jax.config.jax_enable_x64)
-    told["JAX_ENABLE_X64"] = str(wide in ("1", "True", "true"))
     # processors of one name may differ in these
     vectors = sorted(word for word in _told_of_it("flags", "Features") if word.startswith(VECTORS))
     kernels = {pool.get("architecture") for pool in threadpool_info() if pool["user_api"] == "blas"}
     told["instructions"], told["blas"] = " ".join(vectors), " ".join(sorted(kernels - {None}))
     return {"processor": _processor(), **told}
+
+
+def _jax_arithmetic() -> dict[str, str]:
+    config = getattr(sys.modules.get("jax"), "config", None)
+    told = {
+        name: str(getattr(config, name.lower(), os.environ.get(name, value)))
+        for name, value in JAX_ARITHMETIC.items()
+    }
+    truths = {"1": "True", "true": "True", "0": "False", "false": "False"}
+    return {name: truths.get(value, value) for name, value in told.items()}
 
 
 def devices() -> list[str]:

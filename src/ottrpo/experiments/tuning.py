@@ -18,6 +18,8 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from ottrpo.core.checks import NonFiniteError, require
+from ottrpo.names import one_line
+from ottrpo.persistence.bundle import read_plain
 
 from .run import build_agent, plan_run
 from .spec import RunSpec
@@ -27,6 +29,7 @@ RUNGS = 8  # evaluations of a trial; the last two are its score
 SCORED = 2
 EPISODES = 5
 WARM_UP = 4  # trials before any is pruned
+MAX_STORAGE = 2**26  # some 100,000 trials
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
@@ -71,13 +74,7 @@ def open_search(search: Search, storage: Path) -> optuna.Study:
     space_of(search)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage.parent.mkdir(parents=True, exist_ok=True)
-    study = optuna.create_study(
-        storage=JournalStorage(JournalFileBackend(str(storage))),
-        study_name="search",
-        load_if_exists=True,
-        direction="maximize",
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=WARM_UP, n_warmup_steps=1),
-    )
+    study = _study(storage)
     asked, held = asdict(search), study.user_attrs.get("search")
     require(
         held in (None, asked),
@@ -88,6 +85,23 @@ def open_search(search: Search, storage: Path) -> optuna.Study:
         study.tell(left.number, state=TrialState.FAIL)  # somebody stopped it
     study.sampler = optuna.samplers.TPESampler(seed=search.seed + len(study.trials))
     return study
+
+
+def _study(storage: Path) -> optuna.Study:
+    try:
+        if storage.exists():
+            read_plain(storage, MAX_STORAGE)  # a pipe would be waited for, and zeros read for ever
+        return optuna.create_study(
+            storage=JournalStorage(JournalFileBackend(str(storage))),
+            study_name="search",
+            load_if_exists=True,
+            direction="maximize",
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=WARM_UP, n_warmup_steps=1),
+        )
+    except OSError:
+        raise
+    except Exception as error:  # what nonsense raises can't be known
+        raise ValueError(f"{storage} can't be read as a search: {one_line(error)}") from error
 
 
 def space_of(search: Search) -> dict[str, dict[str, Any]]:

@@ -195,8 +195,7 @@ def _content(kind: str, arrays: Mapping[str, ArrayLike], data: Mapping[str, Any]
     for name, tensor in tensors.items():
         if tensor.dtype.kind not in "biuf" or tensor.dtype.itemsize > 8:
             raise ValueError(f"the array {name!r} can't be saved: it holds {tensor.dtype}")
-        if tensor.dtype.kind == "f" and not np.isfinite(tensor).all():
-            raise ValueError(f"the array {name!r} can't be saved: it holds NaN or infinity")
+        _require_finite(repr(name), tensor)
     members = {DATA: strict_json.dumps(dict(data)), ARRAYS: save(tensors)}
     _require_usual_header(members[ARRAYS])  # what could not be read must not be written
     if len(members[ARRAYS]) > MAX_ARRAYS:
@@ -227,7 +226,15 @@ def _arrays(content: bytes) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of a safetensors file that has nothing unusual about it."""
     _require_usual_header(content)
     # copies, because those of the library can't be written to
-    return {name: array.copy() for name, array in load(content).items()}
+    arrays = {name: array.copy() for name, array in load(content).items()}
+    for name, array in arrays.items():
+        _require_finite(in_short(name), array)
+    return arrays
+
+
+def _require_finite(name: str, array: np.ndarray[Any, Any]) -> None:
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"the array {name} holds NaN or infinity")
 
 
 def _require_usual_header(content: bytes) -> None:
@@ -372,7 +379,10 @@ def read_plain(path: Path, limit: int, *, follow: bool = True) -> bytes:
         if status.st_size > limit:
             raise ValueError(f"it has {status.st_size:,} bytes, more than {limit:,}")
         with os.fdopen(handle, "rb", closefd=False) as file:
-            return file.read(limit)
+            content = file.read(limit)
+        if content is None:  # as of /proc/kmsg, which calls itself regular and lets one wait
+            raise ValueError("it is not a regular file")
+        return content
     finally:
         os.close(handle)
 
