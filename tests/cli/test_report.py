@@ -83,7 +83,8 @@ def test_on_a_narrow_terminal_no_number_is_broken(results, capsys, monkeypatch):
     assert any(line.split() == ["paper", "2,939", "±", "162"] for line in lines)
 
 
-def test_what_follows_from_all_studies_is_told_last(capsys):
+def test_what_follows_from_all_studies_is_told_last(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it to 80: lines are broken
     assert main(["report", "--results", "published"]) == 0
     *_, first, second, third = capsys.readouterr().out.splitlines()
     assert first.startswith("Against tuned PPO, on the ")
