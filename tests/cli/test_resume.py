@@ -267,6 +267,7 @@ def test_what_changes_arithmetic_stands_in_the_manifest(monkeypatch):
     from ottrpo.experiments import provenance
 
     monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "bfloat16")
+    monkeypatch.delitem(sys.modules, "jax", raising=False)  # once loaded, it has read them
     plain = provenance.arithmetic()
     assert plain["JAX_ENABLE_X64"] == "False"
     assert plain["JAX_DEFAULT_MATMUL_PRECISION"] == "bfloat16"

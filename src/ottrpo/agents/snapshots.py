@@ -120,7 +120,9 @@ class VectorSnapshot(Snapshot):
         """
         arrays, data = self._learnt()
         settings, kept = data["settings"], set(include or ())
-        left_out = set(exclude or ()) - set(self._excluded_save_params()) - kept
+        # of a policy SB3's files hold the parameters all the same, and so do ours
+        never = set(self._excluded_save_params()) - {"policy"}
+        left_out = set(exclude or ()) - never - kept
         for name in (*left_out, *kept):
             require_one_of(name, settings, "a setting, and but for these a bundle is always whole")
         data["settings"] = {k: v for k, v in settings.items() if k not in left_out}

@@ -195,7 +195,8 @@ def _content(kind: str, arrays: Mapping[str, ArrayLike], data: Mapping[str, Any]
     for name, tensor in tensors.items():
         if tensor.dtype.kind not in "biuf" or tensor.dtype.itemsize > 8:
             raise ValueError(f"the array {name!r} can't be saved: it holds {tensor.dtype}")
-        _require_finite(repr(name), tensor)
+        if not _is_finite(tensor):
+            raise ValueError(f"the array {name!r} can't be saved: it holds NaN or infinity")
     members = {DATA: strict_json.dumps(dict(data)), ARRAYS: save(tensors)}
     _require_usual_header(members[ARRAYS])  # what could not be read must not be written
     if len(members[ARRAYS]) > MAX_ARRAYS:
@@ -228,13 +229,13 @@ def _arrays(content: bytes) -> dict[str, np.ndarray[Any, Any]]:
     # copies, because those of the library can't be written to
     arrays = {name: array.copy() for name, array in load(content).items()}
     for name, array in arrays.items():
-        _require_finite(in_short(name), array)
+        if not _is_finite(array):
+            raise ValueError(f"the array {in_short(name)} holds NaN or infinity")
     return arrays
 
 
-def _require_finite(name: str, array: np.ndarray[Any, Any]) -> None:
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(f"the array {name} holds NaN or infinity")
+def _is_finite(array: np.ndarray[Any, Any]) -> bool:
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
 
 def _require_usual_header(content: bytes) -> None:
