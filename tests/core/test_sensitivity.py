@@ -48,6 +48,15 @@ def test_units_of_observations_do_not_matter_and_noise_averages_out():
     np.testing.assert_allclose(same, known, rtol=1e-8)
 
 
+def test_entries_that_follow_from_others_do_no_harm():
+    """As of Pusher-v5, whose joints and tips say the same thing twice."""
+    rng = np.random.default_rng(3)
+    seen, action, after, _ = transitions(rng, 3, 2)
+    known = sensitivity_cost(seen, action, after).metric
+    twice, then = (np.column_stack([x, x]) for x in (seen, after))
+    np.testing.assert_allclose(sensitivity_cost(twice, action, then).metric, known, rtol=1e-8)
+
+
 def test_what_tells_nothing_is_refused():
     rng = np.random.default_rng(2)
     seen, action, after, _ = transitions(rng, 3, 2)

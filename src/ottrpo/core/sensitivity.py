@@ -16,6 +16,9 @@ from numpy.typing import ArrayLike
 from .checks import floats, require, same_shape
 from .costs import Mahalanobis
 
+# Entries that vary by less stand still; actions that observations tell to this share are known.
+ROUNDING, TOLD = 1e-12, 1e-8
+
 
 def sensitivity_cost(
     seen_nf: ArrayLike, action_nd: ArrayLike, after_nf: ArrayLike, floor: float = 0.1
@@ -52,15 +55,16 @@ def sensitivity_cost(
     )
     require(0.0 <= floor <= 1.0, f"floor must be from 0 to 1, got {floor}")
     spread = seen.std(axis=0)
-    varies = spread > 0
+    varies = spread > ROUNDING * np.abs(seen).max(axis=0)
     scaled, change = seen[:, varies] / spread[varies], (after - seen)[:, varies] / spread[varies]
-    centred = np.column_stack([action, scaled])
-    known, _, rank, _ = np.linalg.lstsq(centred - centred.mean(0), change - change.mean(0))
-    moved = known[: action.shape[1]]
+    scaled, change, action = (x - x.mean(0) for x in (scaled, change, action))
+    # what observations do not tell of the actions; entries that follow from others do no harm
+    own = action - scaled @ np.linalg.lstsq(scaled, action)[0]
+    moved, _, _, singular = np.linalg.lstsq(own, change)
     share = moved @ moved.T
     unit = float(np.diagonal(share).mean())
     require(
-        rank == centred.shape[1] and unit > 0,
+        bool(singular.min() > TOLD * np.linalg.norm(action)) and unit > 0,
         "the transitions do not tell what actions do: draw actions at random, in every state anew",
     )
     return Mahalanobis((1.0 - floor) * share / unit + floor * np.eye(len(share)))

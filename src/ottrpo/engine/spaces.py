@@ -13,6 +13,7 @@ from ottrpo.names import in_short, plainly
 
 Array = Any
 MAX_ENTRIES = 2**24  # of a space in a file: an image of 4096 by 4096
+LABELS = spaces.Discrete, spaces.MultiDiscrete
 FORBIDDEN = np.float32(-1e9)  # logit of an action that a mask rules out
 
 
@@ -31,6 +32,13 @@ class _Part:
     key: str | None
     space: spaces.Space[Any]
     image: bool
+
+    @cached_property
+    def labels(self) -> tuple[Array, Array, Array]:
+        """Of labels: the first, how many, where their features begin."""
+        space: Any = self.space
+        counts = np.reshape(getattr(space, "nvec", getattr(space, "n", 0)), -1).astype(np.int64)
+        return np.reshape(space.start, -1).astype(np.int64), counts, counts.cumsum() - counts
 
     @property
     def size(self) -> int:
@@ -88,7 +96,7 @@ class ObservationLayout:
             if part.image:
                 images.append(np.asarray(leaf).reshape(rows, *(part.space.shape or ())))
             else:
-                flat.append(_flatten(part.space, np.asarray(leaf), rows))
+                flat.append(_flatten(part, np.asarray(leaf), rows))
         features = np.concatenate(flat, axis=1) if flat else np.zeros((rows, 0))
         return Encoded(features, tuple(images))
 
@@ -100,8 +108,7 @@ class ObservationLayout:
             if part.image:
                 leaves[part.key] = next(images)
             else:
-                flat = encoded.flat[:, start : start + part.size]
-                leaves[part.key] = _unflatten(part.space, flat)
+                leaves[part.key] = _unflatten(part, encoded.flat[:, start : start + part.size])
             start += part.size
         return leaves.get(None, leaves)
 
@@ -141,27 +148,27 @@ def is_image(space: spaces.Space[Any], *, pixels: bool = True) -> bool:
     return bool(bytes_only) or not pixels
 
 
-def _flatten(space: spaces.Space[Any], leaf: Array, rows: int) -> Array:
-    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+def _flatten(part: _Part, leaf: Array, rows: int) -> Array:
+    if not isinstance(part.space, LABELS):
         return leaf.reshape(rows, -1).astype(np.float64)
-    counts, given = _counts(space), leaf.reshape(rows, -1) - np.reshape(space.start, -1)
-    labels = given.astype(np.intp)
-    if ((labels != given) | (labels < 0) | (labels >= counts)).any():  # -1 is no last label
-        raise ValueError(f"observations must be in {plainly(space)}, got {in_short(leaf.tolist())}")
-    columns = labels + counts.cumsum() - counts
-    return (np.arange(counts.sum()) == columns[..., None]).any(1).astype(np.float32)
+    first, counts, begin = part.labels
+    given = leaf.reshape(rows, -1) - first
+    labels = given.astype(np.int64, copy=False)
+    outside = ((labels | (counts - 1 - labels)) < 0).any()  # -1 is no last label
+    if outside or (labels is not given and (labels != given).any()):
+        told = in_short(leaf.tolist())
+        raise ValueError(f"observations must be in {plainly(part.space)}, got {told}")
+    flat = np.zeros((rows, begin[-1] + counts[-1]), np.float32)
+    flat[np.arange(rows)[:, None], labels + begin] = 1.0
+    return flat
 
 
-def _counts(space: Any) -> NDArray[np.int64]:
-    return np.reshape(space.nvec if isinstance(space, spaces.MultiDiscrete) else space.n, -1)
-
-
-def _unflatten(space: spaces.Space[Any], flat: Array) -> Array:
-    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        codes = np.split(flat, _counts(space).cumsum()[:-1], axis=1)
-        labels = np.stack([one_hot.argmax(1) for one_hot in codes], axis=1)
-        shaped = labels.reshape(len(flat), *(space.shape or ())) + space.start
-        return shaped.astype(space.dtype)
+def _unflatten(part: _Part, flat: Array) -> Array:
+    space: Any = part.space
+    if isinstance(space, LABELS):
+        first, _, begin = part.labels
+        codes = np.split(flat, begin[1:], axis=1)
+        flat = first + np.stack([one_hot.argmax(1) for one_hot in codes], axis=1)
     return flat.reshape(len(flat), *(space.shape or ())).astype(space.dtype)
 
 
@@ -340,21 +347,13 @@ def space_to_data(space: spaces.Space[Any]) -> dict[str, Any]:
     if isinstance(space, spaces.Dict):
         return {"kind": "dict", "spaces": {k: space_to_data(s) for k, s in space.spaces.items()}}
     if isinstance(space, spaces.Box):
-        return {
-            "kind": "box",
-            "shape": list(space.shape),
-            "dtype": str(space.dtype),
-            "low": _bound_to_data(space.low),
-            "high": _bound_to_data(space.high),
-        }
+        told = {"kind": "box", "shape": list(space.shape), "dtype": str(space.dtype)}
+        return told | {"low": _bound_to_data(space.low), "high": _bound_to_data(space.high)}
     if isinstance(space, spaces.Discrete):
         return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
     if isinstance(space, spaces.MultiDiscrete):
-        return {
-            "kind": "multi-discrete",
-            "counts": space.nvec.tolist(),
-            "start": space.start.tolist(),
-        }
+        counts, start = space.nvec.tolist(), space.start.tolist()
+        return {"kind": "multi-discrete", "counts": counts, "start": start}
     if isinstance(space, spaces.MultiBinary):
         return {"kind": "multi-binary", "shape": list(space.shape)}
     raise ValueError(f"the space {plainly(space)} can't be saved")
